@@ -125,6 +125,16 @@ def states(objects: Iterable[KubeObject]) -> dict[str, Any]:
     }
 
 
+def build_indexes(contents: DiskContents, functions: Mapping[str, Any]) -> None:
+    """Build indexes at once."""
+    building = contents.build(functions)
+    for _ in building.steps():
+        pass
+
+    building.publish()
+    building.close()
+
+
 def buckets(contents: DiskContents, name: str) -> dict[str, set[str]]:
     """Return the keys by value of an index, read in several ways."""
     index = contents.indexes[name]

@@ -102,12 +102,6 @@ class Columns:
         """Drop collected changes, after a transaction was aborted."""
         self._changed.clear()
 
-    def clear(self) -> None:
-        """Record that the database was emptied."""
-        self._changed.clear()
-        self._sparse.clear()
-        self._open = 0
-
     def _chunk(self, txn: lmdb.Transaction[bytes], number: int) -> dict[bytes, bytes]:
         chunk = self._changed.get(number)
         if chunk is None:

@@ -193,8 +193,7 @@ class DiskContents:
     def missing(self) -> dict[str, IndexFunction[KubeObject]]:
         """Index functions whose indexes are neither stored nor kept in memory.
 
-        A new writer passes them to `build()`. The follower of a reader passes all
-        objects to `follow()`.
+        A new writer, and the follower of a reader, pass them to `build()`.
         """
         numbers = self._numbers()
         return {
@@ -665,30 +664,23 @@ class DiskContents:
     @property
     def private(self) -> bool:
         """True if some indexes are kept in memory, so that `follow()` must be called."""
-        return self._private.active or bool(self.missing)
+        return self._private.active
 
     def follow(
         self, changes: Iterable[tuple[KubeObject | None, KubeObject | None]]
     ) -> None:
         """Update the indexes that are kept in memory, by old and new states; for readers.
 
-        The follower begins with `(None, obj)` for each stored object, in order of keys,
-        and calls `followed()` at their end. Then come changes: `None` stands for no
-        object. Indexes that are added later are built by `build()`.
+        None stands for no object. Indexes that are being built take the changes, too.
         """
         stored = self._numbers()
         self._private.keep_only(self._functions.keys() - stored.keys())
-        self._private.follow(self._functions, self.missing, changes)
-
-    def followed(self) -> None:
-        """Make the indexes readable that `follow()` got every stored object for."""
-        self._private.followed()
-        self._scans.clear()
+        self._private.follow(self._functions, changes)
 
     def listed(self) -> None:
         """Drop the indexes in memory: a list came into the empty store.
 
-        The follower begins again.
+        Those that are being built begin again.
         """
         self._private.listed()
 
@@ -762,6 +754,7 @@ class DiskContents:
         for name, function in functions.items():
             if self._functions.setdefault(name, function) == function:
                 self._private.complete[name] = indexes[name]
+                self._scans.pop(name, None)
 
     def _begin_writing(self) -> None:
         """Decide which indexes are stored, and which ones are to be built."""

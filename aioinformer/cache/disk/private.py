@@ -34,8 +34,6 @@ class PrivateIndexes:
         self._report = report
         self.complete: dict[str, Index[str]] = {}
         """Indexes by name."""
-        # Those that get complete by `follow()`.
-        self._filling: dict[str, Index[str]] = {}
         self.growing: list[PrivateBuilding] = []
         """Indexes that are being built."""
 
@@ -47,26 +45,21 @@ class PrivateIndexes:
     def follow(
         self,
         functions: Functions,
-        missing: Iterable[str],
         changes: Iterable[tuple[KubeObject | None, KubeObject | None]],
     ) -> None:
         """Take changes of objects, by old and new states.
 
         Args:
             functions: Index functions by name.
-            missing: Names of indexes to begin with, unless they have begun.
             changes: Old and new states; None for no object.
         """
-        for name in missing:
-            self._filling.setdefault(name, private_index())
-
         for old, new in changes:
             changed = new or old
             if changed is not None:
                 self._put(functions, changed.key, new)
 
     def _put(self, functions: Functions, key: str, new: KubeObject | None) -> None:
-        for name, index in (*self.complete.items(), *self._filling.items()):
+        for name, index in self.complete.items():
             put(name, functions[name], index, key, new, self._report)
 
         for building in self.growing:
@@ -75,19 +68,12 @@ class PrivateIndexes:
     def keep_only(self, names: Iterable[str]) -> None:
         """Drop all other indexes: the writer keeps them now."""
         kept = set(names)
-        for indexes in (self.complete, self._filling):
-            for name in [it for it in indexes if it not in kept]:
-                del indexes[name]
-
-    def followed(self) -> None:
-        """Record that `follow()` got every stored object."""
-        self.complete.update(self._filling)
-        self._filling.clear()
+        for name in [it for it in self.complete if it not in kept]:
+            del self.complete[name]
 
     def listed(self) -> None:
         """Begin again: a list came into the empty store."""
         self.complete.clear()
-        self._filling.clear()
         for building in self.growing:
             building.begin()
 

@@ -124,11 +124,6 @@ class Records:
         # Codecs whose dictionaries were compared with the stored ones.
         self._compared: set[Codec] = set()
 
-    @property
-    def plain(self) -> ObjectContext:
-        """Context of objects whose bodies are JSON."""
-        return self._plain
-
     def encode(
         self,
         obj: KubeObject,

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.disk.header import Header
     from aioinformer.cache.disk.readers import ReaderSlot
     from aioinformer.cache.disk.records import Records
+    from aioinformer.cache.interface import Building
     from aioinformer.informer.cached.journal import Entry, Journal
     from aioinformer.informer.handlers.inbox import Batch
     from aioinformer.informer.handlers.listener import Listener
@@ -73,46 +74,9 @@ _PART = 256
 _NOTHING: Final = Behind(number=0, known={})
 
 
-class _Sink(Protocol):
-    """Consumer of notifications: a listener, or the indexes of this process."""
-
-    def put(self, batch: Batch, now: float) -> None:
-        """Queue a batch; it is shared and must not be changed."""
-
-    @property
-    def depth(self) -> int:
-        """Number of queued notifications."""
-
-    def mark_synced(self) -> None:
-        """Record that every object was put."""
-
-
-class _PrivateIndexes:
-    """Indexes that only this process has, as a sink."""
-
-    depth = 0
-
-    def __init__(self, contents: DiskContents) -> None:
-        self._contents = contents
-        self.any: bool = False
-        """True if there are such indexes."""
-
-    def put(self, batch: Batch, _: float) -> None:
-        self._contents.follow(_states(event) for event in batch if event is not None)
-
-    def mark_synced(self) -> None:
-        """Make the indexes readable."""
-        self._contents.followed()
-
-    def refresh(self) -> bool:
-        """Look which indexes there are; return True if some lack objects."""
-        self.any = self._contents.private
-        return self.any and bool(self._contents.missing)
-
-
 @dataclass(slots=True)
 class _Walk:
-    """Walk of a sink through the stored objects, in the order of their keys."""
+    """Walk of a listener through the stored objects, in the order of their keys."""
 
     cursor: str = ""
     """Key of the last object that it was told; empty before the first."""
@@ -233,11 +197,13 @@ class Follower:
         self.writer: WriterState = WriterState()
         """Newest state of the writer that was read."""
         self._silent = False
-        self._indexes = _PrivateIndexes(contents)
-        # Sinks that are not told everything yet. The other listeners of the processor
-        # have joined: they are told every change.
-        self._starting: dict[_Sink, _Walk] = {self._indexes: _Walk()}
-        self._resyncs: dict[_Sink, _Walk] = {}
+        # Indexes that only this process has, while they are built, and the rest of the
+        # steps.
+        self._building: tuple[Building, Iterator[None]] | None = None
+        # Listeners that are not told everything yet. The others of the processor have
+        # joined: they are told every change.
+        self._starting: dict[Listener, _Walk] = {}
+        self._resyncs: dict[Listener, _Walk] = {}
         # Records that the joined listeners know, by key, after entries were trimmed
         # that they have not been told; empty for an unknown object.
         self._pending: dict[str, bytes] = {}
@@ -376,9 +342,6 @@ class Follower:
         with self._env.read():
             header = self._header = self._env.header
             changed = self._read_writer()
-            if self._indexes.refresh():
-                self._starting.setdefault(self._indexes, _Walk())
-
             pause = self._read_journal(header, over)
             if self.behind == 0:
                 if not self.synced and self._is_confirmed(header):
@@ -388,7 +351,7 @@ class Follower:
                 complete = (
                     self._settle(over)
                     and self._tell_gone(over)
-                    and (not walk or self._walk(over))
+                    and (not walk or (self._build(over) and self._walk(over)))
                 )
                 pause = POLL_SECONDS if complete else 0.0
 
@@ -403,10 +366,10 @@ class Follower:
 
     def _drop_removed(self) -> None:
         """Forget the listeners that were removed: nothing may be queued for them."""
-        present: set[_Sink] = {*self._processor.listeners, self._indexes}
+        present = set(self._processor.listeners)
         for walks in (self._starting, self._resyncs):
-            for sink in [it for it in walks if it not in present]:
-                del walks[sink]
+            for listener in [it for it in walks if it not in present]:
+                del walks[listener]
 
     def _read_writer(self) -> bool:
         """Read the state of the writer; return True if it has changed but for times."""
@@ -433,12 +396,10 @@ class Follower:
     def _begin(self) -> None:
         """Start the listeners: the store is confirmed."""
         self.synced = True
-        heirs = False
-        for sink, walk in self._starting.items():
-            walk.heir = sink is not self._indexes
-            heirs |= walk.heir
+        for walk in self._starting.values():
+            walk.heir = True
 
-        if not heirs:
+        if not self._starting:
             self._gone = None
 
     # ------------------------------------------------------------ journal
@@ -470,27 +431,22 @@ class Follower:
         return 0.0
 
     def _is_anybody_told(self) -> bool:
-        """Return True if some change may concern a sink or a waiter."""
+        """Return True if some change may concern a listener, an index or a waiter."""
         return (
             bool(self._joined())
+            or self._contents.private
             or any(walk.cursor for walk in self._starting.values())
             or bool(self._waiters.keys)
         )
 
-    def _joined(self) -> list[_Sink]:
-        """Return the sinks that are told every change."""
+    def _joined(self) -> list[Listener]:
+        """Return the listeners that are told every change."""
         starting = self._starting
-        joined: list[_Sink] = [
-            it for it in self._processor.listeners if it not in starting
-        ]
-        if self._indexes.any and self._indexes not in starting:
-            joined.append(self._indexes)
-
-        return joined
+        return [it for it in self._processor.listeners if it not in starting]
 
     def _tell(self, entries: list[Entry]) -> None:
         """Tell entries to those whom they concern, and decode no others."""
-        joined = bool(self._joined())
+        joined = bool(self._joined()) or self._contents.private
         cursor = max((it.cursor for it in self._starting.values()), default="")
         waited = self._waiters.keys
         batch: list[Notification] = []
@@ -503,7 +459,7 @@ class Follower:
                 self._publish(batch, entry.number)
                 batch = []
                 self._start_again(initial=entry.kind is EntryKind.FIRST_LISTED)
-                joined, cursor = False, ""
+                joined, cursor = self._contents.private, ""
             elif key in self._pending:
                 pass  # told as a difference, once no entries are left
             elif joined or key <= cursor or key in waited:
@@ -523,34 +479,36 @@ class Follower:
                 return Deleted(decode(key, entry.old), unknown)
 
     def _publish(self, batch: list[Notification], position: int = 0) -> None:
-        """Move to a position, and queue changes for sinks and waiters that know the keys."""
+        """Move to a position, and tell changes to all that know the keys."""
         if position:
             self._slot.position = position
 
         if not batch:
             return
 
-        now = asyncio.get_running_loop().time()
-        for sink in self._joined():
-            sink.put(batch, now)
+        if self._contents.private:
+            self._contents.follow(map(_states, batch))
 
-        for sink, walk in self._starting.items():
+        now = asyncio.get_running_loop().time()
+        for listener in self._joined():
+            listener.put(batch, now)
+
+        for listener, walk in self._starting.items():
             if walk.cursor:
                 part = [it for it in batch if object_of(it).key <= walk.cursor]
-                sink.put(part, now)
+                listener.put(part, now)
 
         if self._waiters.waiting:
             self._waiters.changed(batch)
 
     def _start_again(self, *, initial: bool) -> None:
-        """Tell all sinks each object anew: a list came into an empty store."""
+        """Tell all listeners each object anew: a list came into an empty store."""
         decode = self._records.decode
         known = [(key, record) for key, record in self._pending.items() if record]
         self._publish([Deleted(decode(key, record), True) for key, record in known])
         self._tell_gone(_never)
-        sinks: list[_Sink] = [*self._processor.listeners, self._indexes]
-        for sink in sinks:
-            self._starting.setdefault(sink, _Walk(initial=initial)).cursor = ""
+        for it in self._processor.listeners:
+            self._starting.setdefault(it, _Walk(initial=initial)).cursor = ""
 
         self._contents.listed()
         self._resyncs.clear()
@@ -560,7 +518,7 @@ class Follower:
     # ------------------------------------------------------------ differences
 
     def _fall_behind(self, lost: Behind) -> None:
-        """Note what the sinks know of some objects whose entries were trimmed."""
+        """Note what the listeners know of some objects whose entries were trimmed."""
         before, self._lost = self._lost, lost
         if before.rest and before.number != lost.number:
             self._lost = _NOTHING  # more was trimmed: begin again
@@ -625,55 +583,69 @@ class Follower:
                 break
 
         now = asyncio.get_running_loop().time()
-        for sink, walk in heirs.items():
-            sink.put([event for key, event in batch if key > walk.cursor], now)
+        for listener, walk in heirs.items():
+            listener.put([event for key, event in batch if key > walk.cursor], now)
 
         return not gone.records
 
     # ------------------------------------------------------------ walks
 
+    def _build(self, over: Callable[[], bool]) -> bool:
+        """Index the next objects for this process; return False if time was up."""
+        while True:
+            if self._building is None:
+                missing = self._contents.missing
+                if not missing:
+                    return True
+
+                building = self._contents.build(missing)
+                self._building = building, iter(building.steps())
+
+            building, steps = self._building
+            for _ in steps:
+                if over():
+                    return False
+
+            self._building = None
+            building.publish()
+            building.close()
+
     def _walk(self, over: Callable[[], bool]) -> bool:
-        """Tell the next objects to all sinks with room; return False if time was up."""
+        """Tell the next objects to all listeners with room; return False if time was up."""
+        if not self.synced:
+            return True
+
         for walks in (self._starting, self._resyncs):
-            while ready := self._ready(walks):
-                for sinks in _together(ready):
-                    self._step(walks, sinks)
+            while ready := {it: walks[it] for it in walks if it.depth < ROOM}:
+                for listeners in _together(ready):
+                    self._step(walks, listeners)
                     if over():
                         return False
 
         return True
 
-    def _ready(self, walks: dict[_Sink, _Walk]) -> dict[_Sink, _Walk]:
-        """Return the walks that may go on now."""
-        return {
-            sink: walk
-            for sink, walk in walks.items()
-            if (self.synced or sink is self._indexes) and sink.depth < ROOM
-        }
-
-    def _step(self, walks: dict[_Sink, _Walk], sinks: list[_Sink]) -> None:
-        """Tell the next objects to sinks whose walks are equal; end walks at the end."""
-        walk = walks[sinks[0]]
-        skips = sinks == [self._indexes] and not self._indexes.any
-        objects = [] if skips else self._contents.after(walk.cursor, _CHUNK)
+    def _step(self, walks: dict[Listener, _Walk], listeners: list[Listener]) -> None:
+        """Tell the next objects to listeners whose walks are equal, up to the end."""
+        walk = walks[listeners[0]]
+        objects = self._contents.after(walk.cursor, _CHUNK)
         batch = walk.batch(objects)
         now = asyncio.get_running_loop().time()
-        for sink in sinks:
+        for listener in listeners:
             if objects:
-                walks[sink].cursor = objects[-1].key
-                sink.put(batch, now)
+                walks[listener].cursor = objects[-1].key
+                listener.put(batch, now)
 
             if len(objects) < _CHUNK:
-                del walks[sink]
+                del walks[listener]
                 if not walk.resync:
-                    sink.mark_synced()
+                    listener.mark_synced()
 
 
-def _together(walks: dict[_Sink, _Walk]) -> list[list[_Sink]]:
-    """Return the sinks of equal walks, so that objects are read once for all of them."""
-    groups: dict[tuple[str, bool], list[_Sink]] = {}
-    for sink, walk in walks.items():
-        groups.setdefault((walk.cursor, walk.initial), []).append(sink)
+def _together(walks: dict[Listener, _Walk]) -> list[list[Listener]]:
+    """Return the listeners of equal walks, so that objects are read once for all."""
+    groups: dict[tuple[str, bool], list[Listener]] = {}
+    for listener, walk in walks.items():
+        groups.setdefault((walk.cursor, walk.initial), []).append(listener)
 
     return list(groups.values())
 

@@ -13,6 +13,7 @@ from disk_helpers import (
     Disk,
     a_disk,
     buckets,
+    build_indexes,
     by_tag,
     by_version,
     listed,
@@ -285,11 +286,10 @@ async def test_indexes_added_while_a_list_is_staged_have_its_objects(
 def test_reader_scans_then_follows_an_index_that_is_not_stored(disk: Disk) -> None:
     writer = listed(disk.writer(), things())
     reader = disk.reader({**FUNCTIONS, "version": by_version})
-    assert reader.private
     assert len(buckets(reader, "version")["1"]) == MANY  # of a scan
 
-    reader.follow((None, obj) for obj in reader.after("", MANY))
-    reader.followed()
+    build_indexes(reader, reader.missing)
+    assert reader.private
     assert not reader.missing
     old, new = things()[0], thing("shop/t0000", 2)
     writer.put(new.key, new)
@@ -334,8 +334,7 @@ def test_reader_keeps_an_index_that_a_new_writer_does_not_have(disk: Disk) -> No
 
     assert set(reader.missing) == {"tag", "app"}
     assert buckets(reader, "tag")["tag-3"] == keys_with_tag(things(), "tag-3")
-    reader.follow((None, obj) for obj in reader.after("", MANY))
-    reader.followed()
+    build_indexes(reader, reader.missing)
     assert buckets(reader, "tag")["tag-3"] == keys_with_tag(things(), "tag-3")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from cached_helpers import Counted, kinds, settle
+from disk_helpers import build_indexes
 from fake_source import thing
 from informer_helpers import Recorder, Slow
 from pipeline_helpers import View
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from aioinformer.model import KubeObject
 
     Open = Callable[..., Followed]
+
+
+def of_name(obj: KubeObject) -> str:
+    return obj.name
 
 
 def things(count: int, start: int = 0) -> list[KubeObject]:
@@ -650,6 +655,29 @@ async def test_index_that_a_new_writer_does_not_store_is_kept_in_memory(
         assert (before, rig.followed.private) == (False, True)
         assert not rig.followed.missing
         assert rig.indexed == rig.states
+
+
+async def test_complete_index_follows_while_another_is_built(followed: Open) -> None:
+    """A new writer stores fewer indexes than the one before."""
+    rig = followed(*things(2000), private=True)
+    by_name = {"name": of_name}
+    build_indexes(rig.followed, by_name)
+    rig.begin_writing(by_name)
+    build_indexes(rig.contents, rig.contents.missing)
+    versions = rig.followed.indexes["version"].buckets
+    names = rig.followed.indexes["name"].buckets
+    async with rig.running():
+        rig.put(thing("new", 2))  # the index in memory is dropped: another is stored
+        await settle()
+        rig.begin_writing({})
+        rig.delete("default/p0000", "default/p1999")
+        rig.follower.catch_up()
+        assert set(rig.followed.missing) == {"name"}
+        assert len(versions["1"]) == 1998
+
+        await asyncio.sleep(1.1)
+        assert not rig.followed.missing
+        assert len(names) == 1999
 
 
 # ---------------------------------------------------------------- failures
