@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from aioinformer import KubeObject, SharedInformer
     from aioinformer.errors import HandlerError
 
-pytest.importorskip("lmdb")
-
 
 def version_of(obj: KubeObject | None) -> int:
     return 0 if obj is None else int(obj.resource_version)

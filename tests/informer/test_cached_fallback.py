@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from aioinformer import SharedInformer
     from aioinformer.informer.notifications import Notification
 
-pytest.importorskip("lmdb")
-
 
 @pytest.fixture
 async def server() -> AsyncIterator[APIServer]:

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-pytest.importorskip("lmdb")
-
-
 @pytest.fixture
 async def server() -> AsyncIterator[APIServer]:
     async with APIServer() as server:

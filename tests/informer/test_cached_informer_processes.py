@@ -6,7 +6,6 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
-import pytest
 from processes import in_real_time, start
 
 from aioinformer.model.resources import CONFIG_MAPS
@@ -15,7 +14,6 @@ from aioinformer.testing import APIServer
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytest.importorskip("lmdb")
 pytestmark = in_real_time
 
 WORKER = """

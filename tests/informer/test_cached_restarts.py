@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
     from aioinformer_apiserver import SavedState
 
-pytest.importorskip("lmdb")
-
 
 class Copy:
     """Copy of the objects that is made of a handler's events."""

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytest.importorskip("lmdb")
 
 MANY = 3 * BATCH + 5
 

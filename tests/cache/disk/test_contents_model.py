@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from aioinformer.cache.disk.contents import DiskContents
     from aioinformer.model import KubeObject
 
-pytest.importorskip("lmdb")
 
 LONG = "n" * 500
 KEYS = st.sampled_from(

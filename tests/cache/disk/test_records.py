@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytest.importorskip("lmdb")
-
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
