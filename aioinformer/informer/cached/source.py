@@ -267,10 +267,19 @@ class CachedSource:
         endpoint = (
             await source.endpoint_print() if isinstance(source, Identified) else ""
         )
+        transform = self._parts.transformer.function
+        functions = list(self._parts.indexer.indexers.values())
+
+        def call() -> str:
+            for function in functions:
+                print_of(function)  # may read the versions of packages, here and once
+
+            return print_of(transform)
+
         return Header(
             selection=self._place.selection,
             endpoint=endpoint,
-            transform=print_of(self._parts.transformer.function),
+            transform=await in_thread(call, stop=_do_nothing),
         )
 
     def _new_reflector(self, pipeline: Pipeline, resume: Resume) -> Reflector:
