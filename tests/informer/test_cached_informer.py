@@ -25,8 +25,8 @@ from cached_informers import (
 from informer_helpers import text_of
 
 from aioinformer import Resource, SharedInformerFactory, Updated
-from aioinformer.cache.disk.directory import WriterLock
 from aioinformer.cache.disk.environment import Environment
+from aioinformer.cache.disk.locks import Locks
 from aioinformer.errors import (
     CacheError,
     InformerStopped,
@@ -242,11 +242,11 @@ async def test_shortage_of_descriptors_does_not_end_the_cache(
 async def test_shortage_of_descriptors_delays_a_takeover(
     server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(self: WriterLock) -> bool:
+    def refuse(self: Locks) -> bool:
         raise CacheError("cannot lock") from OSError(errno.ENFILE, "Too many files")
 
     with monkeypatch.context() as patch:
-        patch.setattr(WriterLock, "acquire", refuse)
+        patch.setattr(Locks, "acquire", refuse)
         async with cached(server, tmp_path, synced=False) as (maps, log):
             await asyncio.sleep(3)
             patch.undo()

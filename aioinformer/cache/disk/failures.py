@@ -27,12 +27,12 @@ _DAMAGES = {
 _CAUSES = {
     **dict.fromkeys(_DAMAGES, _DAMAGED),
     "MapFullError": (
-        "its map is full, and the limit of the address space forbids a larger one. Raise "
-        "that limit (ulimit -v)"
+        "its file has the largest size for which this process has reserved addresses: "
+        "64 GiB, or less if they are limited. Raise that limit (ulimit -v)"
     ),
     "MapResizedError": (
-        "another process has made the file larger than this process may map. Raise the "
-        "limit of the address space (ulimit -v)"
+        "another process, whose address space has no limit or a higher one, has made the "
+        "file larger than this process can map. Raise the limit (ulimit -v)"
     ),
     "ReadersFullError": (
         "too many transactions are open. Use it from fewer processes or threads"

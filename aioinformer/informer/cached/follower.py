@@ -388,10 +388,12 @@ class Follower:
     def _is_confirmed(self, header: Header) -> bool:
         state = self.writer
         now = asyncio.get_running_loop().time()
-        fresh = not state.ended and now - state.heartbeat < FRESH_SECONDS
+        # A writer that was stopped keeps its lock.
+        fresh = now - state.heartbeat < FRESH_SECONDS
         # A writer may have confirmed objects of another cluster or transform.
         ours = same_identity(header, self._claims)
-        return header.listed and state.confirmed and fresh and ours
+        believed = header.listed and state.confirmed and fresh and ours
+        return believed and self._env.is_of_writer(state)
 
     def _begin(self) -> None:
         """Start the listeners: the store is confirmed."""

@@ -17,7 +17,6 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.disk.contents import DiskContents
-from aioinformer.cache.disk.directory import WriterLock
 from aioinformer.cache.disk.failures import lacks_descriptors
 from aioinformer.cache.disk.header import WriterState
 from aioinformer.cache.disk.readers import Readers
@@ -113,7 +112,6 @@ class CacheWriter:
         self._new_reflector = reflector
         self._metrics = metrics
         self._now = asyncio.get_running_loop().time
-        self._lock = WriterLock(env.path)
         self._readers = Readers(env.path / "readers")
         self._changed = asyncio.Event()
         self._before = WriterState()  # state of the writer before this one
@@ -141,13 +139,13 @@ class CacheWriter:
 
             await self._write()
         finally:
-            self._lock.release()
+            self._env.release(self)
             self._readers.close()
 
     def _acquire(self) -> bool:
         """Try to become the writer; False also while no file can be opened."""
         try:
-            return self._lock.acquire()
+            return self._env.acquire(self)
         except CacheError as exc:
             if not lacks_descriptors(exc):
                 raise
@@ -290,7 +288,6 @@ class CacheWriter:
         budget = LoopBudget.current()
         while True:
             env.check()
-            self._lock.check()
             env.reader_check()  # a killed reader may have left a snapshot
             self._count_readers()
             state = self.state()
