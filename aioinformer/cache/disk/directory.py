@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger
+from aioinformer.cache.disk.failures import lacks_descriptors
 from aioinformer.errors import CacheError
 
 if TYPE_CHECKING:
@@ -237,10 +238,17 @@ def _check_file_system(path: Path, mounts: str) -> None:
 
 
 def _mounts() -> str:
-    """Return the mounted file systems; empty if the system does not tell."""
+    """Return the mounted file systems; empty if the system does not tell.
+
+    Raises:
+        OSError: If no file can be opened just now.
+    """
     try:
         return os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
-    except OSError:  # not Linux
+    except OSError as exc:  # not Linux
+        if lacks_descriptors(exc):
+            raise
+
         return ""
 
 

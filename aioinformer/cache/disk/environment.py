@@ -110,7 +110,6 @@ class Environment:
         self._lmdb = _lmdb()
         self._failures: type[Exception] = self._lmdb.Error
         self._pid = _Process.id
-        self._boot = boot_id()
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
@@ -126,6 +125,7 @@ class Environment:
         self._election = threading.Lock()
         self._locks = Locks(path, create=create)
         try:
+            self._boot = boot_id()
             self._open()
         except OSError as exc:
             self._locks.close()

@@ -17,6 +17,7 @@ from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.contents import DiskContents
 from aioinformer.cache.disk.directory import safe_directory
 from aioinformer.cache.disk.environment import Environment
+from aioinformer.cache.disk.failures import lacks_descriptors
 from aioinformer.cache.disk.header import Header, WriterState
 from aioinformer.cache.disk.prints import print_of
 from aioinformer.cache.disk.readers import Readers, ReaderSlot
@@ -27,7 +28,12 @@ from aioinformer.errors import CacheError, OptionsError
 from aioinformer.informer.cached.ended import ended_contents
 from aioinformer.informer.cached.follower import Follower
 from aioinformer.informer.cached.journal import EntryKind, Journal
-from aioinformer.informer.cached.writer import CacheWriter, error_in, same_identity
+from aioinformer.informer.cached.writer import (
+    CacheWriter,
+    cache_error_in,
+    error_in,
+    same_identity,
+)
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.interface import Resume
 from aioinformer.informer.status import CacheStatus, InformerStatus, describe_state
@@ -57,6 +63,9 @@ logger: Final = guarded_logger(__name__)
 
 CHECK_SECONDS: Final = 1.0
 """Seconds between two checks that the store still has the objects of this informer."""
+
+OPEN_SECONDS: Final = 1.0
+"""Seconds between two attempts to open the store without descriptors."""
 
 MOST_ENTRIES: Final = 10_000
 """Changes that may come while a fallback reads the whole store."""
@@ -228,7 +237,7 @@ class CachedSource:
 
     async def _run(self) -> NoReturn:
         try:
-            store = self._store = await self._open()
+            store = self._store = await self._open_when_possible()
         except CacheError as exc:
             self._fall_back(exc, None)
         else:
@@ -251,17 +260,26 @@ class CachedSource:
                 }
             )
         except BaseExceptionGroup as group:
-            failure = _only_cache_errors(group)
-            if failure is None:
-                raise
-
-            # The group reports errors in place of a cancellation at the same time.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise asyncio.CancelledError from group
+            failure = cache_error_in(group)
 
         self._fall_back(failure, await self._load(store))
         await store.close()
+
+    async def _open_when_possible(self) -> OpenStore:
+        """Open the store, once the process has descriptors for that."""
+        waits = False
+        while True:
+            try:
+                return await self._open()
+            except CacheError as exc:
+                if not lacks_descriptors(exc):
+                    raise
+
+                if not waits:
+                    logger.warning("%s: tries again: %s", self._parts.name, exc)
+                    waits = True
+
+            await asyncio.sleep(OPEN_SECONDS)
 
     async def _open(self) -> OpenStore:
         """Open the store, and let users read it."""
@@ -685,16 +703,6 @@ async def _run_together(
         await fail_when_any_ends(
             [group.create_task(run(), name=name) for name, run in tasks.items()]
         )
-
-
-def _only_cache_errors(group: BaseExceptionGroup[BaseException]) -> CacheError | None:
-    """Return an error of the store; None if there are others in the group."""
-    failures, others = group.split(CacheError)
-    first: CacheError | ExceptionGroup[CacheError] | None = failures
-    while isinstance(first, ExceptionGroup):
-        first = first.exceptions[0]
-
-    return first if others is None else None
 
 
 def _read_all(store: OpenStore) -> tuple[Header, dict[str, KubeObject]]:

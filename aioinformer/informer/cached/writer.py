@@ -17,7 +17,7 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.disk.contents import DiskContents
-from aioinformer.cache.disk.failures import lacks_descriptors
+from aioinformer.cache.disk.failures import is_shortage
 from aioinformer.cache.disk.header import WriterState
 from aioinformer.cache.disk.readers import Readers
 from aioinformer.cache.store import Indexer
@@ -44,7 +44,13 @@ if TYPE_CHECKING:
     from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["CacheWriter", "JournalPublisher", "error_in", "same_identity"]
+__all__ = [
+    "CacheWriter",
+    "JournalPublisher",
+    "cache_error_in",
+    "error_in",
+    "same_identity",
+]
 
 logger: Final = guarded_logger(__name__)
 
@@ -114,6 +120,7 @@ class CacheWriter:
         self._now = asyncio.get_running_loop().time
         self._readers = Readers(env.path / "readers")
         self._changed = asyncio.Event()
+        self._lacks = False  # True while the system lacks descriptors or memory
         self._before = WriterState()  # state of the writer before this one
         self._pipeline: Pipeline | None = None
         self.reflector: Reflector | None = None
@@ -134,23 +141,29 @@ class CacheWriter:
             Stops it. Another process can become the writer at once.
         """
         try:
-            while not self._acquire():  # noqa: ASYNC110 - another process frees it
-                await asyncio.sleep(LOCK_SECONDS)
+            while True:
+                while not self._acquire():  # noqa: ASYNC110 - another process frees it
+                    await asyncio.sleep(LOCK_SECONDS)
 
-            await self._write()
+                try:
+                    await self._write()
+                except (CacheError, BaseExceptionGroup) as exc:
+                    self._note_shortage(cache_error_in(exc))
+
+                # As after a takeover: another process may be faster.
+                self.reflector = self._pipeline = None
+                self._env.release(self)
+                await asyncio.sleep(HEARTBEAT_SECONDS)
         finally:
             self._env.release(self)
             self._readers.close()
 
     def _acquire(self) -> bool:
-        """Try to become the writer; False also while no file can be opened."""
+        """Try to become the writer; False also while the system lacks resources."""
         try:
             return self._env.acquire(self)
         except CacheError as exc:
-            if not lacks_descriptors(exc):
-                raise
-
-            logger.debug("%s: cannot become the writer yet: %s", self._name, exc)
+            self._note_shortage(exc)
             return False
 
     def _count_readers(self) -> None:
@@ -158,10 +171,20 @@ class CacheWriter:
         try:
             self.readers = len(self._readers.positions())
         except CacheError as exc:
-            if not lacks_descriptors(exc):
-                raise
+            self._note_shortage(exc)
+        else:
+            self._lacks = False
 
-            logger.debug("%s: cannot count the readers yet: %s", self._name, exc)
+    def _note_shortage(self, exc: CacheError) -> None:
+        """Log that the system lacks resources, once, or raise any other error."""
+        if not is_shortage(exc):
+            raise exc
+
+        if not self._lacks:
+            self._lacks = True
+            logger.warning(
+                "%s: cannot write the cache now, and tries again: %s", self._name, exc
+            )
 
     def state_changed(self) -> None:
         """Write the state soon: the reflector has changed its own."""
@@ -368,6 +391,30 @@ async def _build(contents: DiskContents) -> None:
     finally:
         building.close()
         budget.end()
+
+
+def cache_error_in(exc: CacheError | BaseExceptionGroup[BaseException]) -> CacheError:
+    """Return the first error of the store in the error of a group of tasks.
+
+    Raises:
+        BaseException: The error itself, if it has others.
+        CancelledError: If the task was cancelled at the same time, which a group does
+            not report.
+    """
+    first: BaseException = exc
+    while isinstance(first, BaseExceptionGroup):
+        failures, others = first.split(CacheError)
+        if failures is None or others is not None:
+            raise exc
+
+        first = failures.exceptions[0]
+
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError from exc
+
+    assert isinstance(first, CacheError)
+    return first
 
 
 def same_identity(one: Header, other: Header) -> bool:
