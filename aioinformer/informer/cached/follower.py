@@ -19,10 +19,9 @@ import msgspec
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.failures import is_shortage
-from aioinformer.cache.disk.header import WriterState
+from aioinformer.cache.disk.header import WriterState, same_identity
 from aioinformer.errors import CacheError
 from aioinformer.informer.cached.journal import Behind, EntryKind
-from aioinformer.informer.cached.writer import same_identity
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.informer.notifications import (
