@@ -314,6 +314,9 @@ class _Store:
         for name, lag in readers.items():
             yield f"    {name}: {_entries(lag)} behind"
 
+        for process in writer.stalled_readers:
+            yield f"    process {process} has not ended a read: the file grows"
+
 
 def _objects(header: Header) -> str:
     if not header.listed:

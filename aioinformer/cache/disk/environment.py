@@ -713,11 +713,10 @@ class Environment:
         except self._failures as exc:
             raise self._error("read", exc) from exc
 
-    def processes_before(self, transaction: int) -> set[int]:
-        """Return the processes that read a snapshot from before a transaction.
+    def snapshots(self) -> dict[tuple[int, str], int]:
+        """Return the snapshots that are being read, by process and thread.
 
-        Args:
-            transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+        A snapshot is the number of the newest transaction in it.
 
         Raises:
             CacheError: If the environment cannot be read.
@@ -730,9 +729,24 @@ class Environment:
 
         rows = (row.split() for row in table.splitlines()[1:])
         return {
-            int(process)
-            for process, _, snapshot in rows
-            if snapshot != "-" and int(snapshot) < transaction
+            (int(process), thread): int(snapshot)
+            for process, thread, snapshot in rows
+            if snapshot != "-"
+        }
+
+    def processes_before(self, transaction: int) -> set[int]:
+        """Return the processes that read a snapshot from before a transaction.
+
+        Args:
+            transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+
+        Raises:
+            CacheError: If the environment cannot be read.
+        """
+        return {
+            process
+            for (process, _), snapshot in self.snapshots().items()
+            if snapshot < transaction
         }
 
     def _find(self) -> tuple[tuple[int, int] | None, ...]:

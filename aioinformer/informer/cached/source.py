@@ -610,6 +610,7 @@ class CachedSource:
             ),
             behind=store.follower.behind,
             readers=state.readers,
+            stalled_readers=state.stalled_readers,
             journal_entries=entries,
             size=size,
         )

@@ -60,6 +60,9 @@ SAMPLES_OF_FIT: Final = 50
 HEARTBEAT_SECONDS: Final = 1.0
 """Seconds between two records of the writer's state, if it does not change."""
 
+STALLED_SECONDS: Final = 30.0
+"""Seconds after which a read that has not ended is reported: each change adds pages."""
+
 TRIM_SECONDS: Final = 0.01
 """Seconds between two trims of the journal while it is too long."""
 
@@ -116,6 +119,9 @@ class CacheWriter:
         self._pipeline: Pipeline | None = None
         self.reflector: Reflector | None = None
         """Reflector of this writer; None until it has the lock."""
+        # Time at which each snapshot that is being read was first seen.
+        self._snapshots: dict[tuple[int, str, int], float] = {}
+        self._stalled: tuple[int, ...] = ()
         self.readers: int = 0
         """Number of informers that follow the store, as of the last heartbeat."""
 
@@ -165,6 +171,34 @@ class CacheWriter:
             self._note_shortage(exc)
         else:
             self._lacks = False
+
+    def _find_stalled_readers(self) -> None:
+        """Find reads that do not end; LMDB keeps all pages that were replaced since."""
+        now, seen = self._now(), self._snapshots
+        self._snapshots = {
+            (process, thread, snapshot): seen.get((process, thread, snapshot), now)
+            for (process, thread), snapshot in self._env.snapshots().items()
+        }
+        # The state of the writer is written each second, so no other read lasts.
+        stalled = sorted(
+            {
+                process
+                for (process, _, _), since in self._snapshots.items()
+                if now - since >= STALLED_SECONDS
+            }
+        )
+        for process in stalled:
+            if process not in self._stalled:
+                logger.warning(
+                    "%s: process %d has not ended a read of the cache for %.0f s, so "
+                    "its file grows: continue or end that process (path=%s)",
+                    self._name,
+                    process,
+                    STALLED_SECONDS,
+                    self._env.path,
+                )
+
+        self._stalled = tuple(stalled)
 
     def _note_shortage(self, exc: CacheError) -> None:
         """Log that the system lacks resources, once, or raise any other error."""
@@ -318,6 +352,7 @@ class CacheWriter:
             env.check()
             env.reader_check()  # a killed reader may have left a snapshot
             self._count_readers()
+            self._find_stalled_readers()
             state = self.state()
             await budget.start()
             with env.write():
@@ -373,6 +408,7 @@ class CacheWriter:
             skipped=reflector.skipped,
             transform_failures=self._transformer.failures,
             readers=self.readers,
+            stalled_readers=self._stalled,
             not_served=reflector.not_served,
             streamless=reflector.streamless,
             failures=reflector.failures,
