@@ -82,6 +82,9 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
     readers: int = 0
     """Number of informers that follow the store."""
 
+    stalled_readers: tuple[int, ...] = ()
+    """Processes that have not ended a read for half a minute."""
+
     skipped: int = 0
     transform_failures: int = 0
     not_served: bool = False
