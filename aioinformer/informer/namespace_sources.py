@@ -417,6 +417,8 @@ class NamespaceSources:
             gauge("aioinformer_cache_heartbeat_seconds", silent)
             gauge("aioinformer_cache_lag_entries", cache.behind)
             gauge("aioinformer_cache_readers", cache.readers)
+            stalled = len(cache.stalled_readers)
+            gauge("aioinformer_cache_stalled_readers", stalled)
             gauge("aioinformer_cache_takeovers", max(0, cache.writers_so_far - 1))
             gauge("aioinformer_cache_journal_entries", cache.journal_entries)
             gauge("aioinformer_cache_bytes", cache.size)

@@ -50,6 +50,10 @@ class CacheStatus:
     readers: int = 0
     """Number of informers that follow the store, in all processes."""
 
+    stalled_readers: tuple[int, ...] = ()
+    """Process numbers of those that have not ended a read for 30 s, such as a process
+    that was stopped. The file grows with each change until they continue or end."""
+
     journal_entries: int = 0
     """Number of changes in the journal, which processes that fall behind can still read."""
 
