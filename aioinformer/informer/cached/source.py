@@ -171,6 +171,11 @@ class CachedSource:
     def __repr__(self) -> str:
         return f"<CachedSource {self._parts.name} {self._cache_status(None).role}>"
 
+    @property
+    def list_watch(self) -> ListerWatcher:
+        """List-watch of its objects."""
+        return self._parts.list_watch
+
     # ------------------------------------------------------------ running
 
     def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, NoReturn]]]:
