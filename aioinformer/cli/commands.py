@@ -303,6 +303,11 @@ def watch(
     metavar="LEASE",
     help="--rbac: it uses LeaderElector with this Lease.",
 )
+@click.option(
+    "--shards",
+    is_flag=True,
+    help="Check the permissions of Shards on Leases, too. --rbac: it uses Shards.",
+)
 @click.option("--events", is_flag=True, help="--rbac: it uses EventRecorder.")
 @click.option(
     "--finalizers",
@@ -340,6 +345,7 @@ def doctor(
     rbac: bool,
     service_account: str | None,
     leader_election: str | None,
+    shards: bool,
     events: bool,
     finalizers: tuple[str, ...],
     statuses: tuple[str, ...],
@@ -387,6 +393,7 @@ def doctor(
         statuses=statuses,
         allowed=allowed,
         lease=leader_election,
+        shards=shards,
         events=events,
         seconds=seconds,
     )
@@ -405,6 +412,7 @@ def doctor(
             namespaces=namespaces,
             all_namespaces=all_namespaces,
             group=group or "",
+            shards=shards,
             report=output or "lines",
             seconds=seconds,
         )
