@@ -420,15 +420,19 @@ class ShardsMetrics:
         self._loop = None
         self._scope.end()
 
-    def ranges(self, owned: int, unowned: int, since: float | None) -> None:
+    def ranges(self, owned: int, unowned: int, seconds: float | None) -> None:
         """Set the numbers of ranges.
 
         Args:
             owned: Number of ranges that this replica owns.
             unowned: Number of ranges without an owner.
-            since: Time of the loop since when one of them has none.
+            seconds: Longest time for which one of them has none; None if all have one.
         """
-        self._unowned_since = since
+        loop = self._loop
+        if loop is None:
+            return
+
+        self._unowned_since = None if seconds is None else loop.time() - seconds
         self._sink.gauge("aioinformer_shard_owned_ranges", owned)
         self._sink.gauge("aioinformer_shard_unowned_ranges", unowned)
         self._measure_unowned()
@@ -452,6 +456,20 @@ class ShardsMetrics:
         """Report that this replica owns nothing any more, by its own wish."""
         shards_logger.info(
             "shards %s: left the group (member=%s)", self._name, self._identity
+        )
+
+    def not_left(self, busy: int) -> None:
+        """Report that this replica ends without having left the group.
+
+        Args:
+            busy: Number of ranges on which work continues.
+        """
+        shards_logger.warning(
+            "shards %s: ending before the group was left, its ranges stay unowned until "
+            "its Lease expires (member=%s ranges in work=%d)",
+            self._name,
+            self._identity,
+            busy,
         )
 
     def lost(self, ranges: int, why: str) -> None:

@@ -189,7 +189,7 @@ async def test_doctor_checks_the_permissions_of_shards(
     target = ConnectionOptions(server=server.url, token="eves-token")
     options: dict[str, Any] = {"namespaces": ("shop",), "shards": True}
     before = await examined(target, capfd=capfd, **options)
-    verbs = "get and list and watch and create and update"
+    verbs = "list and watch and create and update and delete"
     refusal = f"{verbs} not permitted: apply the rules below"
     assert before.text("shards", "leases") == refusal
     (role,) = [it for it in before.rules if it["kind"] == "Role"]

@@ -194,7 +194,7 @@ async def test_shards_need_leases_and_events_beside_the_account(
     documents = await printed(server, options, capfd)
     assert granted(documents) == {
         ("Role", "ops"): [
-            "leases: get list watch create update",
+            "leases: list watch create update delete",
             "events: create patch",
         ]
     }

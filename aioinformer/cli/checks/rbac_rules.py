@@ -33,7 +33,7 @@ __all__ = [
 VERBS = ("list", "watch")
 """Verbs that an informer needs."""
 
-SHARDS_VERBS = ("get", "list", "watch", "create", "update")
+SHARDS_VERBS = ("list", "watch", "create", "update", "delete")
 """Verbs that `Shards` needs for its Leases."""
 
 ALL_VERBS = (
