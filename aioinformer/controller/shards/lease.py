@@ -17,8 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from aioinformer.controller.lease_record import LeaseRecord
+from aioinformer.errors import DecodeError
+from aioinformer.model.resources import LEASES
 from aioinformer.model.shards import ShardField, hash_of
 
 if TYPE_CHECKING:
@@ -54,11 +58,13 @@ class Flag(StrEnum):
     """It has written a fence in this or an earlier epoch."""
 
 
+@lru_cache(maxsize=1 << 12)
 def member_name(group: str, identity: str) -> str:
     """Return the name of a member's Lease."""
     return f"{group}-member-{hash_of(identity):016x}"
 
 
+@lru_cache(maxsize=1 << 12)
 def fence_name(group: str, index: int) -> str:
     """Return the name of the fence of a range."""
     return f"{group}-range-{index:02}"
@@ -109,7 +115,49 @@ class ShardLease:
         Raises:
             DecodeError: If it is not a Lease as members write them.
         """
-        raise NotImplementedError
+        labels, annotations = lease.labels, lease.annotations
+        record = LeaseRecord.of(lease.at("spec") or {})
+        try:
+            group, role = labels[GROUP_LABEL], Role(labels[ROLE_LABEL])
+            ranges, field = int(annotations[_RANGES]), annotations[_FIELD]
+            flags = frozenset(map(Flag, annotations.get(_FLAGS, "").split()))
+            index = _index_of(group, lease.name) if role is Role.FENCE else -1
+        except (KeyError, ValueError) as exc:
+            raise DecodeError(
+                f"the Lease {lease.name!r} is not as members of a shard group write "
+                f"it: {exc!r}. Delete it if nobody needs it"
+            ) from exc
+
+        if field not in ("uid", "namespace"):
+            raise DecodeError(
+                f"the Lease {lease.name!r} has shards by {field!r}, which this version "
+                f"does not know"
+            )
+
+        holder, epoch = record.holder, record.transitions
+        moves = 0
+        if role is not Role.MEMBER:
+            holder, _, text = record.holder.rpartition("/")
+            epoch = int(text) if text.isdecimal() else 0
+            moves = record.transitions
+
+        return cls(
+            group,
+            role,
+            lease.name,
+            holder,
+            epoch,
+            ranges,
+            cast("ShardField", field),
+            index,
+            flags,
+            record.lease_seconds,
+            record.acquired,
+            record.renewed,
+            moves,
+            lease.resource_version,
+            lease.uid,
+        )
 
     def body(self) -> dict[str, Any]:
         """Return the whole Lease for a create or an update.
@@ -117,4 +165,38 @@ class ShardLease:
         The body of an update has `resourceVersion` and `uid`. Without the uid, an update
         would create a Lease that was deleted, on the version of the deleted one.
         """
-        raise NotImplementedError
+        annotations = {_RANGES: str(self.ranges), _FIELD: self.field}
+        if self.flags:
+            annotations[_FLAGS] = " ".join(sorted(self.flags))
+
+        metadata: dict[str, Any] = {
+            "name": self.name,
+            "labels": {GROUP_LABEL: self.group, ROLE_LABEL: self.role.value},
+            "annotations": annotations,
+        }
+        if self.version:
+            metadata |= {"resourceVersion": self.version, "uid": self.uid}
+
+        member = self.role is Role.MEMBER
+        incarnation = f"{self.holder}/{self.epoch}" if self.holder else ""
+        record = LeaseRecord(
+            self.holder if member else incarnation,
+            self.seconds,
+            self.acquired,
+            self.renewed,
+            self.epoch if member else self.moves,
+        )
+        return {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": metadata,
+            "spec": record.spec(),
+        }
+
+
+def _index_of(group: str, name: str) -> int:
+    prefix = f"{group}-range-"
+    if not name.startswith(prefix):
+        raise ValueError(f"the name does not begin with {prefix!r}")
+
+    return int(name.removeprefix(prefix))
