@@ -30,7 +30,12 @@ class Work:
     """
 
     def __init__(
-        self, cluster: Cluster, shards: Shards, *, takes: float = 0.0, stops: float = 0.0
+        self,
+        cluster: Cluster,
+        shards: Shards,
+        *,
+        takes: float = 0.0,
+        stops: float = 0.0,
     ) -> None:
         self.cluster = cluster
         self.shards = shards
@@ -131,7 +136,9 @@ class Cluster:
             del self.replicas[name]
 
     @asynccontextmanager
-    async def replicas_named(self, *names: str, **work: Any) -> AsyncIterator[list[Work]]:
+    async def replicas_named(
+        self, *names: str, **work: Any
+    ) -> AsyncIterator[list[Work]]:
         async with AsyncExitStack() as stack:
             yield [
                 await stack.enter_async_context(self.replica(it, **work))
