@@ -500,7 +500,7 @@ class ShardsMetrics:
 
     def draining(self, number: int) -> None:
         """Report that work on a range ends, so that another replica can own it."""
-        shards_logger.info(
+        shards_logger.debug(
             "shards %s: draining range %d (member=%s)",
             self._name,
             number,
@@ -508,9 +508,9 @@ class ShardsMetrics:
         )
 
     def cancelled(self, number: int) -> None:
-        """Report a range whose work is cancelled."""
+        """Report a drained range whose work is cancelled."""
         shards_logger.warning(
-            "shards %s: cancelling work in range %d (member=%s)",
+            "shards %s: work in range %d did not end in time, cancelling it (member=%s)",
             self._name,
             number,
             self._identity,

@@ -381,7 +381,9 @@ class Replica:
                 for user in tuple(self._users):
                     user.drain(number)
             case Cancel(index=number):
-                self._metrics.cancelled(number)
+                if number in self._ending:
+                    self._metrics.cancelled(number)
+
                 self._ending[number] = now
                 self._cancel(number)
             case _:
