@@ -6,6 +6,9 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from wire import proxying
+
+from aioinformer import Client
 from aioinformer.controller.shards.lease import GROUP_LABEL
 from aioinformer.controller.shards.shards import Shards
 from aioinformer.errors import LeadershipLost
@@ -13,6 +16,8 @@ from aioinformer.model.resources import LEASES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from wire import Proxy
 
     from aioinformer.testing import APIServer
 
@@ -33,18 +38,19 @@ class Work:
         self,
         cluster: Cluster,
         shards: Shards,
+        link: Proxy,
         *,
         takes: float = 0.0,
         stops: float = 0.0,
     ) -> None:
         self.cluster = cluster
         self.shards = shards
+        self.link = link
         self.takes = takes
         self.stops = stops
         self.told: frozenset[int] = frozenset()
         self.calls: list[tuple[float, str, int]] = []
         self._ends: dict[int, asyncio.TimerHandle] = {}
-        # True once its process is gone, with all of its work.
         self.dead = False
 
     def hold(self, numbers: frozenset[int]) -> None:
@@ -52,6 +58,7 @@ class Work:
 
     def start(self, number: int) -> None:
         self._note("start", number)
+        assert not self.dead
         assert number in self.told, "not in memory"
         self.shards.check(number)
         if number in self._ends:  # its drain was revoked
@@ -69,6 +76,17 @@ class Work:
 
     def busy(self, number: int) -> bool:
         return self.cluster.working.get(number) is self
+
+    def kill(self) -> None:
+        """End all work at once, and cut the connections."""
+        self.dead = True
+        self.link.break_off()
+        for number, work in tuple(self.cluster.working.items()):
+            if work is self:
+                self.cluster.ended(number, self)
+
+        for timer in self._ends.values():
+            timer.cancel()
 
     def _note(self, what: str, number: int) -> None:
         self.calls.append((now(), what, number))
@@ -116,34 +134,42 @@ class Cluster:
         assert self.working.pop(number) is work
         self.unowned_since[number] = now()
 
-    def shards(self, name: str, **more: Any) -> Shards:
+    def shards(self, name: str, url: str = "", **more: Any) -> Shards:
         """Make a replica, with a client of its own."""
         options = {"ranges": self.ranges, "namespace": "ops", **self.options, **more}
-        return Shards("sites", self.server.client(), identity=name, **options)
+        client = Client.from_url(url or self.server.url)
+        return Shards("sites", client, identity=name, **options)
 
     @asynccontextmanager
     async def replica(self, name: str, **work: Any) -> AsyncIterator[Work]:
-        """Run a replica with one user."""
-        shards = self.shards(name)
-        user = Work(self, shards, **work)
-        shards.join(user)
-        self.replicas[name] = user
-        try:
-            async with shards:
-                yield user
-        finally:
-            shards.leave(user)
-            del self.replicas[name]
+        """Run a replica with one user, behind a proxy."""
+        async with proxying(self.server.url) as link:
+            shards = self.shards(name, link.url)
+            user = Work(self, shards, link, **work)
+            shards.join(user)
+            self.replicas[name] = user
+            try:
+                async with shards:
+                    yield user
+            finally:
+                shards.leave(user)
+                self.replicas.pop(name, None)
 
     @asynccontextmanager
     async def replicas_named(
         self, *names: str, **work: Any
     ) -> AsyncIterator[list[Work]]:
+        """Run several replicas, which end one after the other."""
         async with AsyncExitStack() as stack:
             yield [
                 await stack.enter_async_context(self.replica(it, **work))
                 for it in names
             ]
+
+    def kill(self, work: Work) -> None:
+        """End all work of a replica at once, and all its requests."""
+        work.kill()
+        self.replicas.pop(work.shards.identity, None)
 
     async def settled(self, timeout: float = 60.0) -> float:
         """Wait until every range is owned, and return the seconds that it took."""

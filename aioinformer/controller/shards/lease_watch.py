@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -14,7 +15,6 @@ from aioinformer.errors import DecodeError
 from aioinformer.informer.listwatch.recovery import is_refusal
 from aioinformer.informer.notifications import Deleted, object_of
 from aioinformer.informer.shared_informer import SharedInformer
-from aioinformer.model.object_meta import version_number
 from aioinformer.model.resources import LEASES
 
 if TYPE_CHECKING:
@@ -28,8 +28,11 @@ __all__ = ["LeaseReader", "LeaseWatch"]
 logger: Final = guarded_logger(__name__)
 
 SHOWN_SECONDS: Final = 3.0
-"""Time within which the watch shows a write that was answered. Later, it is replaced: it
-may have stalled, or wait for its next attempt after an outage."""
+"""Time within which the watch shows a change that the answer to a write has proved. Later,
+it is replaced: it may have stalled, or wait for its next attempt after an outage."""
+
+_LONGEST_SECONDS: Final = 60.0
+"""Longest such time. It doubles with each replacement that does not help."""
 
 _CHECK_SECONDS: Final = 1.0
 
@@ -70,15 +73,14 @@ class LeaseWatch:
         self._reader = reader
         self._informer: SharedInformer | None = None
         self._began = 0.0
-        # Names of the Leases that the reader knows.
-        self._known: set[str] = set()
-        # Highest version that was shown, and the first one that was written since, with
-        # the time of its answer.
-        self._shown = -1
-        self._written: tuple[int, float] | None = None
+        # Versions of the Leases that the reader knows, by name.
+        self._shown: dict[str, str] = {}
+        # Versions of Leases that are known to be old, and since when.
+        self._outdated: dict[str, tuple[str, float]] = {}
+        self._shown_seconds = SHOWN_SECONDS
 
     def __repr__(self) -> str:
-        return f"<LeaseWatch of {self._group} {len(self._known)} leases>"
+        return f"<LeaseWatch of {self._group} {len(self._shown)} leases>"
 
     @property
     def problem(self) -> Exception | None:
@@ -87,11 +89,13 @@ class LeaseWatch:
         error = None if status is None else status.last_error
         return error if isinstance(error, Exception) else None
 
-    def written(self, version: str) -> None:
-        """Record an answered write, which the watch has to show."""
-        number = version_number(version)
-        if self._written is None and number > self._shown:
-            self._written = number, _now()
+    def answered(self, name: str, version: str) -> None:
+        """Record that the server has another state of a Lease than this version.
+
+        It was written, or the version was refused. The watch has to show that.
+        """
+        if self._shown.get(name, "") == version:
+            self._outdated.setdefault(name, (version, _now()))
 
     async def run(self) -> None:
         """Follow the Leases until cancelled.
@@ -110,7 +114,8 @@ class LeaseWatch:
                 queue=OrderedFIFO(key_func=attrgetter("key")),
             )
             handler = informer.add_event_handler(on_event=self._notice, name="member")
-            self._informer, self._written, self._began = informer, None, _now()
+            self._informer, self._began = informer, _now()
+            self._outdated.clear()
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(informer.run(), name=informer.name),
@@ -134,15 +139,17 @@ class LeaseWatch:
     async def _complete(self, informer: SharedInformer, handler: Registration) -> None:
         """Tell the reader what the list of this informer lacks."""
         await handler.wait_synced()
-        for name in self._known - {it.name for it in informer.indexer.list()}:
-            self._known.discard(name)
+        for name in self._shown.keys() - {it.name for it in informer.indexer.list()}:
+            self._note(name, "")
             self._reader.lease_gone(name, missed=True)
 
         self._reader.leases_synced()
 
     def _is_late(self) -> bool:
-        if self._written is not None:
-            return _now() - self._written[1] > SHOWN_SECONDS
+        since = min((it for _, it in self._outdated.values()), default=math.inf)
+        if _now() - since > self._shown_seconds:
+            self._shown_seconds = min(2 * self._shown_seconds, _LONGEST_SECONDS)
+            return True
 
         # The backoff of an informer would keep the member out for up to a minute.
         status, error = self._status(), self.problem
@@ -156,12 +163,8 @@ class LeaseWatch:
 
     def _notice(self, event: Notification) -> None:
         obj = object_of(event)
-        self._shown = max(self._shown, version_number(obj.resource_version))
-        if self._written is not None and self._written[0] <= self._shown:
-            self._written = None
-
         if isinstance(event, Deleted):
-            self._known.discard(obj.name)
+            self._note(obj.name, "")
             self._reader.lease_gone(obj.name, missed=event.final_state_unknown)
             return
 
@@ -173,8 +176,20 @@ class LeaseWatch:
             )
             return
 
-        self._known.add(obj.name)
+        self._note(obj.name, obj.resource_version)
         self._reader.lease_seen(lease)
+
+    def _note(self, name: str, version: str) -> None:
+        """Record the version that is shown; empty after a deletion."""
+        if version:
+            self._shown[name] = version
+        else:
+            self._shown.pop(name, None)
+
+        outdated = self._outdated.get(name)
+        if outdated is not None and outdated[0] != version:
+            del self._outdated[name]
+            self._shown_seconds = SHOWN_SECONDS
 
 
 def _now() -> float:

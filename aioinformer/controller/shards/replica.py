@@ -151,7 +151,7 @@ class Replica:
             owned=tuple(sorted(self._owned(now))),
             members=member.eligible,
             ranges=range_statuses(member, self._name, self._leases, now),
-            problem="" if problem is None else text_of(problem, repr),
+            problem="" if problem is None else _text(problem),
         )
 
     def why_not_ready(self) -> str:
@@ -167,7 +167,7 @@ class Replica:
         away = problem is not None and failure_of(problem) is Failure.UNREACHABLE
         if not self._is_live and (not self._was_live or (late and not away)):
             text = self._member.reason or "has not joined the group yet"
-            return text if problem is None else f"{text}: {text_of(problem, repr)}"
+            return text if problem is None else f"{text}: {_text(problem)}"
 
         missed = [it for it, at in self._missing.items() if now - at > self._patience]
         if missed:
@@ -532,7 +532,6 @@ class Replica:
             self._refusal = None
             if found is not None:
                 version, uid = found.resource_version, found.uid
-                self._watch.written(version)
         except (Conflict, NotFound) as exc:
             gone = write.verb == "delete" and isinstance(exc, NotFound)
             outcome = Outcome.OK if gone else Outcome.CONFLICT
@@ -540,6 +539,9 @@ class Replica:
             self._refusal = exc
             what = f"{write.verb} Lease {lease.name}"
             self._metrics.failed(what, exc, self._clock.now())
+
+        if outcome is not Outcome.NO_ANSWER:
+            self._watch.answered(lease.name, lease.version)
 
         member.answered(write, outcome, self._clock.now(), version=version, uid=uid)
         self.step()
@@ -556,3 +558,8 @@ class Replica:
                 return None
             case _:
                 assert_never(write.verb)
+
+
+def _text(problem: Exception) -> str:
+    # The error of `asyncio.timeout()` has no message.
+    return text_of(problem) or "no response in time"
