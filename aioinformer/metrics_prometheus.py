@@ -73,6 +73,9 @@ _HELP = {
         "Changes of a shared cache that this process has not read."
     ),
     "aioinformer_cache_readers": _Help("Processes that follow a shared cache."),
+    "aioinformer_cache_stalled_readers": _Help(
+        "Processes that have not ended a read of a shared cache for 30 s."
+    ),
     "aioinformer_cache_takeovers": _Help("Changes of the writer of a shared cache."),
     "aioinformer_cache_writer": _Help(
         "1 in the process that writes a shared cache, else 0."

@@ -210,7 +210,7 @@ def _stores(path: Path) -> Sequence[Path]:
 def _opened(path: Path) -> Iterator[_Store]:
     from aioinformer.cache.disk.environment import Environment
     from aioinformer.cache.disk.records import Records
-    from aioinformer.informer.cached.source import cache_root
+    from aioinformer.informer.cached.place import cache_root
 
     cache_root(path)  # raises if a package is missing: then no object can be read
     try:
@@ -252,8 +252,8 @@ class _Store:
     def confirmed(self) -> bool:
         """True if a living writer has found that it agrees with the server."""
         writer = self.writer
-        lives = not writer.ended and _seconds_since(writer) < _SILENT_SECONDS
-        return writer.confirmed and lives
+        lives = self.env.is_of_writer(writer)
+        return writer.confirmed and lives and _seconds_since(writer) < _SILENT_SECONDS
 
     @property
     def journal_entries(self) -> int:
@@ -313,6 +313,9 @@ class _Store:
         yield f"  readers:    {len(readers)}"
         for name, lag in readers.items():
             yield f"    {name}: {_entries(lag)} behind"
+
+        for process in writer.stalled_readers:
+            yield f"    process {process} has not ended a read: the file grows"
 
 
 def _objects(header: Header) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["FORMAT", "Header", "WriterState"]
+__all__ = ["FORMAT", "Header", "WriterState", "same_identity"]
 
 FORMAT = 1
-"""Version of the layout. Files of another version are set aside."""
+"""Version of the layout. Each version has stores of its own."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +82,9 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
     readers: int = 0
     """Number of informers that follow the store."""
 
+    stalled_readers: tuple[int, ...] = ()
+    """Processes that have not ended a read for half a minute."""
+
     skipped: int = 0
     transform_failures: int = 0
     not_served: bool = False
@@ -93,3 +96,12 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
 
     error_status: int = 0
     error_reason: str = ""
+
+
+def same_identity(one: Header, other: Header) -> bool:
+    """Return True if the objects of two stores are comparable by their versions."""
+    return (one.selection, one.endpoint, one.transform) == (
+        other.selection,
+        other.endpoint,
+        other.transform,
+    )
