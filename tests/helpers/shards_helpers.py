@@ -138,7 +138,8 @@ class Cluster:
         """Make a replica, with a client of its own."""
         options = {"ranges": self.ranges, "namespace": "ops", **self.options, **more}
         client = Client.from_url(url or self.server.url)
-        return Shards("sites", client, identity=name, **options)
+        group = options.pop("name", "sites")
+        return Shards(group, client, identity=name, **options)
 
     @asynccontextmanager
     async def replica(self, name: str, **work: Any) -> AsyncIterator[Work]:
