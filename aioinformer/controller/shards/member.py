@@ -182,6 +182,8 @@ class _Range:
         unwanted: Time since which another member should have it, or None.
         drained_by: Time at which the rest of its work is cancelled.
         cancelled: True if the rest was cancelled.
+        quiet: Time at which nothing of cancelled work can arrive any more, or None
+            while it goes on.
         free: Time since which it could be taken and was not, or None.
     """
 
@@ -191,6 +193,7 @@ class _Range:
     unwanted: float | None = None
     drained_by: float = 0.0
     cancelled: bool = False
+    quiet: float | None = None
     free: float | None = None
 
 
@@ -390,10 +393,12 @@ class Member:
         """Record that nothing of a drained or cancelled range is in work any more."""
         self._check_deadline(now)
         part = self._ranges[index]
-        if part.state is RangeState.DRAINING:
+        if part.state is RangeState.DRAINING and not part.cancelled:
             part.state = RangeState.RELEASING
-        elif part.state is RangeState.STOPPING:
-            part.state = RangeState.NONE
+        elif part.state in (RangeState.DRAINING, RangeState.STOPPING):
+            # Requests of cancelled work may still arrive.
+            timing = self.timing
+            part.quiet = now + timing.flight * (1 + timing.clock_error)
 
         self._touch()
 
@@ -532,10 +537,11 @@ class Member:
             return
 
         ours = base is not None and base.renewed in self._sent
-        newest = self._view.newest_epoch(self.identity)
-        if not self._sent or (newest >= self.epoch and not ours):
-            self._forget_epoch()
-            self.epoch = max(self.epoch, newest) + 1
+        if self.state is MemberState.JOINING:
+            newest = self._view.newest_epoch(self.identity)
+            if not self._sent or (newest >= self.epoch and not ours):
+                self._forget_epoch()
+                self.epoch = max(self.epoch, newest) + 1
 
         stamp = self._stamp(wall)
         lease = replace(
@@ -668,8 +674,31 @@ class Member:
         self._commands.append(Start(index))
 
     def _stop(self, index: int) -> None:
-        self._ranges[index].state = RangeState.STOPPING
+        part = self._ranges[index]
+        part.state = RangeState.STOPPING
+        if not part.cancelled:
+            self._cancel(index)
+
+    def _cancel(self, index: int) -> None:
+        part = self._ranges[index]
+        part.cancelled = True
+        part.quiet = None
         self._commands.append(Cancel(index))
+
+    def _note_ends(self, now: float) -> None:
+        """Go on with ranges whose cancelled work has ended."""
+        for part in self._ranges:
+            if part.quiet is None:
+                continue
+
+            if now < part.quiet:
+                self._due(part.quiet)
+                continue
+
+            part.quiet = None
+            part.cancelled = False
+            drained = part.state is RangeState.DRAINING
+            part.state = RangeState.RELEASING if drained else RangeState.NONE
 
     def _claim(
         self, index: int, now: float, wall: datetime, owner: bool = True
@@ -718,6 +747,7 @@ class Member:
         if now >= self.next_due:
             dirty, self._dirty = self._dirty, False
             self.next_due = math.inf
+            self._note_ends(now)
             if self.state is MemberState.LOST:
                 self._rejoin(now)
 
@@ -800,8 +830,7 @@ class Member:
             if wanted:
                 self._hold(index)
             elif now >= part.drained_by:
-                part.cancelled = True
-                self._commands.append(Cancel(index))
+                self._cancel(index)
             else:
                 self._due(part.drained_by)
 
@@ -929,10 +958,13 @@ class Member:
     def _found(self, now: float, wall: datetime, others: list[str]) -> None:
         """Create the Lease of the group, and the fences of a group that is new."""
         name = self._blank.group
+        if name in self._view.written:
+            return  # the watch shows it soon
+
         if self._view.group is None:
             pause = self._view.pause(name, self.identity, others)
             at = max(self._group_gone + pause, self._may_write_at(name, None))
-            if now < at or name in self._view.written:
+            if now < at:
                 self._due(at)
                 return
 

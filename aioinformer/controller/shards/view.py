@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupView", "SeenMember"]
 
-_RANK_PAUSE: Final = 0.5
+_RANK_PAUSE: Final = 0.2
 """Seconds between the members that would all write the same."""
 
-_RANKS: Final = 6
+_RANKS: Final = 5
 """Number of members that do not wait for each other longer than the last of them."""
 
 
