@@ -185,15 +185,19 @@ class Changes:
                 server.faults.add(Cut(after_bytes=self.rng.randrange(5000)))
 
     async def _restore(self) -> None:
-        """Restore the server to a state of some seconds ago."""
-        backup = self.server.snapshot()
+        """Restore a backup; wait until the informer has noticed that."""
+        server, informer = self.server, self.informer
+        backup = server.snapshot()
         for name in self.names[:3]:
-            self.server.patch(PODS, name, {"metadata": {"labels": {"lost": "yes"}}})
+            server.patch(PODS, name, {"metadata": {"labels": {"lost": "yes"}}})
 
-        await asyncio.sleep(2)
+        await settle(server, informer)
         self.checker.newest.clear()
-        await self.server.restart(snapshot=backup)
-        await asyncio.sleep(90)
+        resets = informer.status.history_resets
+        await server.restart(snapshot=backup)
+        async with asyncio.timeout(600):
+            while informer.status.history_resets == resets:
+                await asyncio.sleep(1)
 
 
 @pytest.mark.parametrize("seed", range(6))
