@@ -94,7 +94,7 @@ class World:
             case 4:
                 error = ServerError("the test", status=503, reason="ServiceUnavailable")
                 self.fake.refuse(error, times=self.rng.randrange(1, 4))
-            case 5:
+            case _:
                 self.fake.refuse(TransportError("the test"))
 
     async def run(self, informer: SharedInformer) -> None:
