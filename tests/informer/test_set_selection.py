@@ -576,6 +576,13 @@ def test_invalid_selector_is_refused() -> None:
         pods.informer.set_selection(label_selector="a in")
 
 
+def test_ranges_without_a_selector_are_refused() -> None:
+    ranges: Any = ranges_of(2)
+
+    with pytest.raises(OptionsError, match="must be a ShardSelector, not"):
+        Pods(Selectors()).informer.set_selection(shards=ranges)
+
+
 async def test_informer_of_several_namespaces_refuses() -> None:
     sources = {it: FakeListerWatcher() for it in ("shop", "bank")}
     informer = SharedInformer(sources, name="pods")
