@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
-from aioinformer._tasks import Supervisor
+from aioinformer._tasks import Notifier, Supervisor
 from aioinformer._user_code import text_of
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.event_recorder import EventRecorder
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from aioinformer.model.times import Duration
 
 __all__ = ["ShardUser", "Shards"]
+
+START_SECONDS = 5.0
+"""Time for the start of a group, which begins with its users."""
 
 
 class ShardUser(Protocol):
@@ -163,6 +167,7 @@ class Shards(Lifecycle):
         self._users: list[ShardUser] = []
         self._replica: Replica | None = None  # set while it runs
         self._failure: BaseException | None = None
+        self._started = Notifier()
         self._supervisor = Supervisor(self._run_supervised, f"shards {name}")
 
     def __repr__(self) -> str:
@@ -243,6 +248,25 @@ class Shards(Lifecycle):
             return text_of(self._failure, repr)
 
         return "" if self._replica is None else self._replica.why_not_ready()
+
+    async def wait_running(self) -> None:
+        """Wait up to 5 s until it runs. Users call it before they join.
+
+        Raises:
+            OptionsError: If it does not run.
+
+        Cancellation:
+            Safe.
+        """
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while not self.running:
+                    await self._started.wait()
+        except TimeoutError:
+            raise OptionsError(
+                f"shards {self.name} do not run: enter them (async with shards:), or add "
+                "their controller to a manager"
+            ) from None
 
     # ------------------------------------------------------------ users
 
@@ -328,6 +352,7 @@ class Shards(Lifecycle):
                 self._recorder,
                 self._metrics,
             )
+            self._started.notify()
             try:
                 await self._replica.run(ready)
             except Exception as exc:
