@@ -285,7 +285,10 @@ class Environment:
 
             # The lock that this process has, if its file is replaced just now.
             self._identity = *self._find()[:-1], self._locks.identity
-            self._locks.share()
+            if self._create:
+                self._locks.share()
+            else:  # programs may end meanwhile, and close the store in order
+                self._locks.abstain()
         finally:
             self._locks.leave()
 

@@ -197,6 +197,20 @@ def test_store_is_marked_as_closed_by_its_last_process(
     assert state_of(tmp_path) == "closed"
 
 
+def test_store_is_marked_as_closed_beside_a_process_that_looks_at_it(
+    tmp_path: Path, other: StoreProcess
+) -> None:
+    Environment.open(tmp_path).close()
+    assert other("look()") == ""
+    env = Environment.open(tmp_path)
+    with env.write():
+        env.set_header(Header(version="7"))
+
+    env.close()
+    assert state_of(tmp_path) == "closed"
+    assert other("env.header.version") == "7"
+
+
 def test_store_is_not_marked_as_closed_by_a_kill(
     tmp_path: Path, other: StoreProcess
 ) -> None:
