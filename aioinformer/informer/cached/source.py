@@ -171,6 +171,11 @@ class CachedSource:
     def __repr__(self) -> str:
         return f"<CachedSource {self._parts.name} {self._cache_status(None).role}>"
 
+    @property
+    def list_watch(self) -> ListerWatcher:
+        """List-watch of its objects."""
+        return self._parts.list_watch
+
     # ------------------------------------------------------------ running
 
     def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, NoReturn]]]:
@@ -280,10 +285,19 @@ class CachedSource:
         endpoint = (
             await source.endpoint_print() if isinstance(source, Identified) else ""
         )
+        transform = self._parts.transformer.function
+        functions = list(self._parts.indexer.indexers.values())
+
+        def call() -> str:
+            for function in functions:
+                print_of(function)  # may read the versions of packages, here and once
+
+            return print_of(transform)
+
         return Header(
             selection=self._place.selection,
             endpoint=endpoint,
-            transform=print_of(self._parts.transformer.function),
+            transform=await in_thread(call, stop=_do_nothing),
         )
 
     def _new_reflector(self, pipeline: Pipeline, resume: Resume) -> Reflector:
