@@ -33,7 +33,6 @@ from aioinformer.cache.disk.header import Header, WriterState
 from aioinformer.cache.disk.lmdb_file import (
     HEADER,
     META,
-    Blocked,
     Doubtful,
     import_lmdb,
     open_file,
@@ -309,7 +308,7 @@ class Environment:
             self._env, self._databases = open_file(
                 self.path, create=self._create, seconds=_OPENING_SECONDS
             )
-        except Blocked:
+        except TimeoutError:
             raise CacheError(
                 f"cannot open the cache {self.path}: another process has been writing it "
                 f"for {_OPENING_SECONDS:g} s. Check whether that process was stopped"

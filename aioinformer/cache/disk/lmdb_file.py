@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import lmdb
 
-__all__ = ["HEADER", "META", "Blocked", "Doubtful", "import_lmdb", "open_file"]
+__all__ = ["HEADER", "META", "Doubtful", "import_lmdb", "open_file"]
 
 META: Final = b"meta"
 """Name of the database of the header."""
@@ -37,11 +37,14 @@ _decode_header = msgspec.msgpack.Decoder(Header).decode
 
 
 class Doubtful(Exception):
-    """File that LMDB cannot read, or that is not one of ours."""
+    """File that LMDB cannot read, or that is not one of ours.
 
+    Args:
+        why: Reason.
+    """
 
-class Blocked(Exception):
-    """Write transaction of another process that does not end."""
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
 
 
 class _Format(msgspec.Struct):
@@ -79,7 +82,7 @@ def open_file(
 
     Raises:
         Doubtful: If the file cannot be used.
-        Blocked: If another process has been writing for that time.
+        TimeoutError: If another process has been writing for that time.
         lmdb.Error: If it cannot be opened now.
     """
     package = import_lmdb()
@@ -98,7 +101,7 @@ def open_file(
         try:
             env.reader_check()
             return env, _checked(env, package.Error, create=create, seconds=seconds)
-        except Blocked:
+        except TimeoutError:
             raise  # it is closed at the end of that transaction
         except BaseException:
             env.close()
@@ -179,4 +182,4 @@ def _opened(
         return ended.result(seconds)
     except TimeoutError:
         ended.add_done_callback(lambda _: env.close())
-        raise Blocked from None
+        raise
