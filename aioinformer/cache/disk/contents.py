@@ -23,6 +23,7 @@ from aioinformer.cache.disk.prints import print_of
 from aioinformer.cache.disk.private import (
     PrivateBuilding,
     PrivateIndexes,
+    Walk,
     private_index,
     put,
     values_of,
@@ -676,6 +677,13 @@ class DiskContents:
         stored = self._numbers()
         self._private.keep_only(self._functions.keys() - stored.keys())
         self._private.follow(self._functions, changes)
+
+    def walk(self, put: Callable[[str, KubeObject | None], None]) -> Walk:
+        """Begin to pass each object to a function, and each change after it; for readers.
+
+        The changes come from `follow()`.
+        """
+        return Walk(self, self._private.walks, put)
 
     def listed(self) -> None:
         """Drop the indexes in memory: a list came into the empty store.

@@ -210,6 +210,8 @@ class Follower:
         # Last part of a difference that is being read.
         self._lost = _NOTHING
         self._gone: _Gone | None = _Gone(records.decode)
+        # True if everything in the store was told at the last look.
+        self._current = False
         self._wakeup = asyncio.Event()
         self._header: Header
         with env.read():
@@ -266,26 +268,42 @@ class Follower:
         listener.resync_by(partial(self._resync, listener))
         self._wakeup.set()
 
-    def catch_up(self) -> None:
-        """Tell everything that is in the store now, at once; before a wait for a key.
+    def advance(self, over: Callable[[], bool]) -> bool:
+        """Tell the next changes, until time is up; in a read transaction.
 
         Listeners that start are told the other objects later.
+
+        Args:
+            over: Function that returns True once time is up.
+
+        Returns:
+            True if everything in the store is told.
 
         Raises:
             CacheError: If the store cannot be read.
         """
-        self._slice(_never, walk=False)
+        self._slice(over, walk=False)
+        return self._current
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> Iterator[bool]:
         """Read the store in a block as of the last change that was told.
+
+        Tells a few changes first.
+
+        Yields:
+            False if there are more: read after one of the next steps, see
+            `StoreWaiters.for_steps`.
 
         Raises:
             CacheError: If the store cannot be read.
         """
         with self._env.read():
-            self.catch_up()
-            yield
+            current = self.advance(_at_once)
+            if not current:
+                self._wakeup.set()
+
+            yield current
 
     async def run(self) -> NoReturn:
         """Follow the store until cancelled.
@@ -337,27 +355,28 @@ class Follower:
 
     def _slice(self, over: Callable[[], bool], *, walk: bool = True) -> float:
         """Do the work of one slice; return the seconds until the next one."""
-        told = self.position, self._header.version
+        told = self.position, self._header.version, self._current
         self._drop_removed()
         with self._env.read():
             header = self._header = self._env.header
             changed = self._read_writer()
             pause = self._read_journal(header, over)
+            self._current = False
             if self.behind == 0:
                 if not self.synced and self._is_confirmed(header):
                     self._begin()
                     changed = True
 
-                complete = (
-                    self._settle(over)
-                    and self._tell_gone(over)
-                    and (not walk or (self._build(over) and self._walk(over)))
+                self._current = self._settle(over) and self._tell_gone(over)
+                complete = self._current and (
+                    not walk or (self._build(over) and self._walk(over))
                 )
                 pause = POLL_SECONDS if complete else 0.0
 
-        waiters = self._waiters
-        if waiters.waiting and (changed or told != (self.position, header.version)):
-            waiters.applied(lambda _: self.version)
+        if self._waiters.waiting and (
+            changed or told != (self.position, header.version, self._current)
+        ):
+            self._waiters.applied(lambda _: self.version)
 
         if changed:
             self._on_change()
@@ -689,3 +708,7 @@ def _timeless(state: WriterState) -> WriterState:
 
 def _never() -> bool:
     return False
+
+
+def _at_once() -> bool:
+    return True
