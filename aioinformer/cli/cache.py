@@ -210,7 +210,7 @@ def _stores(path: Path) -> Sequence[Path]:
 def _opened(path: Path) -> Iterator[_Store]:
     from aioinformer.cache.disk.environment import Environment
     from aioinformer.cache.disk.records import Records
-    from aioinformer.informer.cached.source import cache_root
+    from aioinformer.informer.cached.place import cache_root
 
     cache_root(path)  # raises if a package is missing: then no object can be read
     try:

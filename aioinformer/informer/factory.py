@@ -14,7 +14,7 @@ from aioinformer.client.client import Client
 from aioinformer.client.keep_open import keep_open
 from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
-from aioinformer.informer.cached.source import CachePlace, cache_root
+from aioinformer.informer.cached.place import CachePlace, cache_root
 from aioinformer.informer.informer_spec import FactoryDefaults, InformerOptions
 from aioinformer.informer.lifecycle import Lifecycle, WebLifespan, running_loop
 from aioinformer.informer.listwatch.interface import (

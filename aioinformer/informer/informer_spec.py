@@ -138,7 +138,7 @@ class InformerSpec:
 
     @property
     def directory(self) -> str:
-        """Name of the directory of its store: resource, and a hash of the selection."""
+        """Start of the names of its stores: resource, and a hash of the selection."""
         resource = self.resource
         group = f".{resource.group}" if resource.group else ""
         digest = hashlib.sha256(self.selection.encode()).hexdigest()

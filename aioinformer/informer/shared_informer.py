@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.index import IndexFunction
     from aioinformer.cache.queue import Queue
     from aioinformer.errors import HandlerError
-    from aioinformer.informer.cached.source import CachePlace
+    from aioinformer.informer.cached.place import CachePlace
     from aioinformer.informer.handlers.event_handlers import E, F, Outcome, U
     from aioinformer.informer.namespace_sources import NamespaceSource
     from aioinformer.informer.notifications import Notification

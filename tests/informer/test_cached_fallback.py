@@ -18,7 +18,6 @@ from cached_informers import (
     put,
     value_of,
     verbs,
-    without_data,
 )
 from informer_helpers import text_of
 from store_processes import StoreProcess
@@ -237,25 +236,6 @@ async def test_informer_stops_although_its_cache_fails_meanwhile(
 
     assert maps.status.phase == "stopped"
     assert maps.status.degraded == 0
-
-
-async def test_other_transform_beside_live_processes_leads_to_memory(
-    server: APIServer, tmp_path: Path
-) -> None:
-    async with cached(server, tmp_path) as (one, _):
-        async with cached(server, tmp_path, transform=without_data) as (two, log):
-            cache = two.status.cache
-            assert cache is not None
-            assert cache.role == "memory"
-            assert "transform" in cache.why_in_memory
-            a = two.lister.get("default/a")
-            assert a is not None
-            assert a.at("data") is None
-            assert log.take() == INITIAL
-
-        a = one.lister.get("default/a")
-        assert a is not None
-        assert a.at("data.value") == "1"
 
 
 class Ledger:

@@ -625,8 +625,10 @@ async def test_each_selection_has_a_directory_of_its_own(
         paths = {it.path.name for it in caches if it is not None}
 
     assert len(paths) == len(informers)
-    assert {it.rpartition("-")[0] for it in paths} == {"configmaps", "deployments.apps"}
-    again = SharedInformerFactory(fake_client(), cache_dir=tmp_path)
-    pods = again.informer("v1", "configmaps", label_selector=" app = web ")
-    assert pods.status.cache is not None
-    assert pods.status.cache.path.name in paths
+    assert {it.partition("-")[0] for it in paths} == {"configmaps", "deployments.apps"}
+    again = SharedInformerFactory(server.client(), cache_dir=tmp_path)
+    maps = again.informer("v1", "configmaps", label_selector=" app = web ")
+    async with again:
+        await maps.wait_synced(timeout=30)
+        assert maps.status.cache is not None
+        assert maps.status.cache.path.name in paths

@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from aioinformer.cache.disk.directory import DATA, SESSION
+from aioinformer.cache.disk.directory import DATA, LOCK, SESSION
 
-__all__ = ["EARLY_SECONDS", "Session", "boot_id", "doubt"]
+__all__ = ["EARLY_SECONDS", "Session", "boot_id", "doubt", "move_store"]
 
 # Page header, and the native structs `MDB_meta` and `MDB_db` of LMDB 0.9: magic, version,
 # address, map size, two databases (the first begins with the page size), last page,
@@ -160,6 +160,31 @@ def doubt(path: Path, session: Session | None, *, in_use: bool = False) -> str:
         )
 
     return ""
+
+
+def move_store(source: Path, target: Path) -> None:
+    """Move the file of a store to another directory, if it can be trusted.
+
+    Only for a process that keeps all others from opening both. Blocks.
+
+    Args:
+        source: Directory of the store.
+        target: Directory that has no file yet.
+
+    Raises:
+        OSError: If it cannot be moved.
+    """
+    session = Session.read(source)
+    if session is None or not (source / DATA).exists() or doubt(source, session):
+        return
+
+    if session.state == "closed":
+        # After a power loss, the file may be in its old place again, but written since.
+        Session.new().write(source, durable=True)
+
+    session.write(target)
+    (target / LOCK).unlink(missing_ok=True)
+    (source / DATA).rename(target / DATA)
 
 
 def _doubt_of_pages(start: bytes, size: int) -> str:

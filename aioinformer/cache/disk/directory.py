@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import stat
 import threading
 from datetime import UTC, datetime
@@ -21,7 +22,15 @@ with contextlib.suppress(ImportError):  # on Windows, there are no caches
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["OpenLock", "WriterLock", "create_file", "safe_directory", "set_aside"]
+__all__ = [
+    "OpenLock",
+    "WriterLock",
+    "create_file",
+    "last_used",
+    "remove_directory",
+    "safe_directory",
+    "set_aside",
+]
 
 logger: Final = guarded_logger(__name__)
 
@@ -73,7 +82,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 # ------------------------------------------------------------ directories
 
 
-def safe_directory(root: Path, name: str) -> Path:
+def safe_directory(root: Path, name: str, *, create: bool = True) -> Path:
     """Create, or check, the directory of a store below `root`; return its path.
 
     Directories have mode 0700 and files 0600. Those of the store must belong to this
@@ -85,6 +94,7 @@ def safe_directory(root: Path, name: str) -> Path:
     Args:
         root: Directory of all stores; created with its parents if it is missing.
         name: Path of the store below `root`.
+        create: False to only check it.
 
     Raises:
         CacheError: If it cannot be created, is not safe, or is on a network file
@@ -104,7 +114,8 @@ def safe_directory(root: Path, name: str) -> Path:
     try:
         # Exists already if it is a link; then opening it fails.
         with contextlib.suppress(FileExistsError):
-            os.makedirs(root, 0o700)
+            if create:
+                os.makedirs(root, 0o700)
 
         with contextlib.ExitStack() as opened:
             fd = opened.enter_context(_directory(root))
@@ -113,7 +124,8 @@ def safe_directory(root: Path, name: str) -> Path:
             for part in parts:
                 path /= part
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, 0o700, dir_fd=fd)
+                    if create:
+                        os.mkdir(part, 0o700, dir_fd=fd)
 
                 fd = opened.enter_context(_directory(path, part, fd))
                 _make_private(path, fd, 0o700)
@@ -334,6 +346,40 @@ def set_aside(path: Path, why: str) -> None:
         size,
         bool(kept),
     )
+
+
+def last_used(path: Path) -> float:
+    """Return the time at which a store was last written; 0 if it is missing.
+
+    A writer writes each second.
+    """
+    for it in (path / DATA, path):
+        with contextlib.suppress(OSError):
+            return it.stat().st_mtime
+
+    return 0.0
+
+
+def remove_directory(path: Path) -> None:
+    """Remove the directory of a store, with all files.
+
+    Only for a process that keeps all others from opening it, by the `OpenLock`. Blocks.
+
+    Raises:
+        OSError: If a file cannot be removed, or another process has created new ones.
+    """
+    for it in path.iterdir():
+        if it.name == OPEN_LOCK:
+            continue
+
+        if it.is_dir():
+            shutil.rmtree(it)
+        else:
+            it.unlink(missing_ok=True)
+
+    # Last: without it, a process that waits for the lock creates new files.
+    (path / OPEN_LOCK).unlink()
+    path.rmdir()
 
 
 # ------------------------------------------------------------ locks

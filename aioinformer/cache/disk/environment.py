@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, boot_id, doubt
+from aioinformer.cache.disk.data_file import (
+    EARLY_SECONDS,
+    Session,
+    boot_id,
+    doubt,
+    move_store,
+)
 from aioinformer.cache.disk.directory import (
     DATA,
     LOCK,
@@ -22,6 +28,8 @@ from aioinformer.cache.disk.directory import (
     WRITER_LOCK,
     OpenLock,
     create_file,
+    remove_directory,
+    safe_directory,
     set_aside,
 )
 from aioinformer.cache.disk.failures import cause_of, is_damage
@@ -30,7 +38,7 @@ from aioinformer.cache.disk.transactions import Transactions, new_map_size
 from aioinformer.errors import CacheError, InternalError, OptionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -43,6 +51,8 @@ _DATABASES = 128
 
 # A process opens or closes a store in milliseconds, but syncs it first.
 _OPENING_SECONDS = 10.0
+# Time for a lock that is usually free.
+_ATTEMPT_SECONDS = 0.01
 # A writer extends the file within microseconds after a commit.
 _EXTENDING_SECONDS = 0.1
 
@@ -107,7 +117,14 @@ class Environment:
     _opened: dict[tuple[int, int], Environment] = {}  # noqa: RUF012 - shared on purpose
     _guards: dict[tuple[int, int], threading.Lock] = {}  # noqa: RUF012
 
-    def __init__(self, path: Path, key: tuple[int, int], *, create: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        key: tuple[int, int],
+        *,
+        create: bool,
+        adopts: Iterable[Path],
+    ) -> None:
         self.path = path
         self._key = key
         self._lmdb = _lmdb()
@@ -127,7 +144,7 @@ class Environment:
         self._create = create
         self._lock = OpenLock(path, create=create)
         try:
-            self._open()
+            self._open(adopts)
         except OSError as exc:
             self._lock.close()
             raise self._error("open", exc) from exc
@@ -138,7 +155,9 @@ class Environment:
     # -------------------------------------------------------- opening
 
     @classmethod
-    def open(cls, path: Path, *, create: bool = True) -> Environment:
+    def open(
+        cls, path: Path, *, create: bool = True, adopts: Iterable[Path] = ()
+    ) -> Environment:
         """Open, or create, the environment of a directory that exists and is safe.
 
         Blocks, for up to 10 s while another process opens or closes it: call it in a
@@ -148,6 +167,8 @@ class Environment:
             path: Directory, as `safe_directory()` returned it.
             create: False to only read: it creates nothing, sets no file aside, and
                 refuses `write()`.
+            adopts: Directories of other stores. If there is no file yet, the first one
+                of them that no process has open is moved here.
 
         Raises:
             OptionsError: If the package `lmdb` is not installed.
@@ -166,7 +187,8 @@ class Environment:
         with cls._guard(key):
             env = cls._opened.get(key)
             if env is None:
-                env = cls._opened[key] = cls(path, key, create=create)
+                env = cls(path, key, create=create, adopts=adopts)
+                cls._opened[key] = env
             else:
                 env.check()
                 env.users += 1
@@ -178,7 +200,58 @@ class Environment:
         """Return the lock for opening and closing one directory, which may take time."""
         return cls._guards.setdefault(key, threading.Lock())
 
-    def _open(self) -> None:
+    @classmethod
+    @contextlib.contextmanager
+    def _unused(cls, path: Path) -> Iterator[bool]:
+        """Keep processes from opening a store in a block; False if one has it open.
+
+        Raises:
+            CacheError: If the directory is not safe, or has no lock.
+        """
+        path = safe_directory(path.parent, path.name, create=False)
+        key = _device_and_inode(path)
+        # The kernel's locks belong to a process, which loses them when it closes any
+        # descriptor of their file. So a store of this process is left alone.
+        guard = None if key is None else cls._guard(key)
+        if key is None or guard is None or not guard.acquire(blocking=False):
+            yield False
+            return
+
+        try:
+            if key in cls._opened:
+                yield False
+                return
+
+            lock = OpenLock(path, create=False)
+            try:
+                yield lock.enter(_ATTEMPT_SECONDS) and lock.is_alone()
+            finally:
+                lock.close()
+        finally:
+            guard.release()
+
+    @classmethod
+    def remove(cls, path: Path) -> None:
+        """Remove a store, unless a process has it open. Blocks: call it in a thread."""
+        with contextlib.suppress(CacheError, OSError), cls._unused(path) as unused:
+            if unused:
+                remove_directory(path)
+
+    def _adopt(self, others: Iterable[Path]) -> None:
+        """Move the file of another store here, if there is none."""
+        for other in others:
+            if os.path.lexists(self._data):
+                break
+
+            with (
+                contextlib.suppress(CacheError, OSError),
+                self._unused(other) as unused,
+            ):
+                if unused:
+                    move_store(other, self.path)
+                    remove_directory(other)
+
+    def _open(self, adopts: Iterable[Path]) -> None:
         if not self._lock.enter(_OPENING_SECONDS):
             raise CacheError(
                 f"cannot open the cache {self.path}: another process has been opening or "
@@ -187,8 +260,11 @@ class Environment:
             )
 
         try:
-            session = Session.read(self.path)
             alone = self._lock.is_alone()
+            if alone and self._create:
+                self._adopt(adopts)
+
+            session = Session.read(self.path)
             why = doubt(self.path, session, in_use=not alone)
             if why and not alone:
                 # A writer may be about to extend the file to its last page.

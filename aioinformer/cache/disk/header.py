@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["FORMAT", "Header", "WriterState"]
+__all__ = ["FORMAT", "Header", "WriterState", "same_identity"]
 
 FORMAT = 1
-"""Version of the layout. Files of another version are set aside."""
+"""Version of the layout. Each version has stores of its own."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,3 +93,12 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
 
     error_status: int = 0
     error_reason: str = ""
+
+
+def same_identity(one: Header, other: Header) -> bool:
+    """Return True if the objects of two stores are comparable by their versions."""
+    return (one.selection, one.endpoint, one.transform) == (
+        other.selection,
+        other.endpoint,
+        other.transform,
+    )

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from aioinformer.budget import LoopBudget
-from aioinformer.cache.disk.header import WriterState
+from aioinformer.cache.disk.header import WriterState, same_identity
 from aioinformer.informer.cached.journal import Behind, EntryKind
-from aioinformer.informer.cached.writer import same_identity
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.informer.notifications import (

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioinformer._tasks import fail_when_any_ends, in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.contents import DiskContents
-from aioinformer.cache.disk.directory import safe_directory
-from aioinformer.cache.disk.environment import Environment
-from aioinformer.cache.disk.header import Header, WriterState
+from aioinformer.cache.disk.header import Header, WriterState, same_identity
 from aioinformer.cache.disk.prints import print_of
-from aioinformer.cache.disk.readers import Readers, ReaderSlot
+from aioinformer.cache.disk.readers import ReaderSlot
 from aioinformer.cache.disk.records import Records
 from aioinformer.cache.index import Index
 from aioinformer.cache.memory import MemoryContents
-from aioinformer.errors import CacheError, OptionsError
+from aioinformer.errors import CacheError
 from aioinformer.informer.cached.ended import ended_contents
 from aioinformer.informer.cached.follower import Follower
 from aioinformer.informer.cached.journal import Journal
-from aioinformer.informer.cached.writer import CacheWriter, error_in, same_identity
+from aioinformer.informer.cached.writer import CacheWriter, error_in
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.interface import Resume
 from aioinformer.informer.status import CacheStatus, InformerStatus, describe_state
@@ -35,8 +30,11 @@ from aioinformer.watch.interface import Identified
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from pathlib import Path
 
+    from aioinformer.cache.disk.environment import Environment
     from aioinformer.cache.store import Indexer
+    from aioinformer.informer.cached.place import CachePlace
     from aioinformer.informer.handlers.error_reporter import ErrorReporter
     from aioinformer.informer.handlers.processor import Processor
     from aioinformer.informer.lifecycle import RunState
@@ -47,64 +45,14 @@ if TYPE_CHECKING:
     from aioinformer.informer.store.waiters import StoreWaiters
     from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
-    from aioinformer.model.resource import Resource
     from aioinformer.watch.interface import ListerWatcher
 
-__all__ = ["CachePlace", "CachedSource", "cache_root"]
+__all__ = ["CachedSource", "InformerParts"]
 
 logger: Final = guarded_logger(__name__)
 
-CHECK_SECONDS: Final = 1.0
-"""Seconds between two checks that the store still has the objects of this informer."""
-
-
-def cache_root(cache_dir: str | os.PathLike[str] | None) -> Path | None:
-    """Return the directory of all stores, or None; nothing is opened.
-
-    Raises:
-        OptionsError: If it is not a path, or a package for stores on disk is missing.
-    """
-    if cache_dir is None:
-        return None
-
-    given: Any = cache_dir
-    path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
-    if not isinstance(path, str) or not path or "\0" in path:
-        raise OptionsError(
-            f"cache_dir must be the path of a directory, not {cache_dir!r}"
-        )
-
-    for package in ("lmdb", "zstandard"):
-        try:
-            import_module(package)
-        except ImportError as exc:
-            raise OptionsError(
-                f"cache_dir= needs {package}: pip install 'aioinformer[shared]'"
-            ) from exc
-
-    try:
-        return Path(path).expanduser().absolute()
-    except RuntimeError as exc:
-        raise OptionsError(
-            f"cannot find the home directory of {path!r}: {exc}"
-        ) from exc
-
-
-@dataclass(frozen=True, slots=True)
-class CachePlace:
-    """Place of the store of one informer on disk.
-
-    Attributes:
-        root: Directory of all stores of a factory.
-        directory: Name of the directory of this store, in `root`.
-        selection: Selection of its objects, as text.
-        metadata_of: Resource of metadata-only objects, or None.
-    """
-
-    root: Path
-    directory: str
-    selection: str
-    metadata_of: Resource | None = None
+CLEAN_SECONDS: Final = 60.0
+"""Seconds between two searches for unused stores of the same selection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +152,7 @@ class CachedSource:
         self._on_error: Callable[[Exception], None] | None = None
         # Header with the identity of the objects of this informer.
         self._claims = Header()
-        # True once the store has, or will have, the objects of another identity.
-        self._replaced = False
+        self._path = place.root / place.directory  # until the claims are known
         # State when the store was closed.
         self._last = WriterState()
         self._was_synced = False
@@ -240,7 +187,7 @@ class CachedSource:
                     # replaced before the follower reads it. That may have been killed.
                     f"{name} writer": store.writer.run,
                     f"{name} follower": store.follower.run,
-                    f"{name} checks": self._check,
+                    f"{name} clean-up": self._remove_unused,
                 }
             )
         except BaseExceptionGroup as group:
@@ -259,13 +206,11 @@ class CachedSource:
     async def _open(self) -> OpenStore:
         """Open the store, and let users read it."""
         parts, place = self._parts, self._place
-        env = await _opened(place)
+        claims = self._claims = await self._identity()
+        self._path = place.path(claims)
+        env = await _opened(place, self._path)
         slot: ReaderSlot | None = None
         try:
-            self._claims = await self._identity()
-            if Readers(env.path / "readers").positions():
-                self._check_identity(env)
-
             records = Records(env, place.metadata_of)
             journal = Journal(env, records)
             contents = DiskContents(
@@ -281,7 +226,7 @@ class CachedSource:
                 parts.processor,
                 parts.waiters,
                 parts.on_change,
-                claims=self._claims,
+                claims=claims,
                 name=parts.name,
             )
         except BaseException:
@@ -296,7 +241,7 @@ class CachedSource:
             env,
             records,
             journal,
-            self._claims,
+            claims,
             functions=lambda: parts.indexer.indexers,
             transformer=parts.transformer,
             reporter=parts.reporter,
@@ -333,23 +278,16 @@ class CachedSource:
         reflector.set_watch_error_handler(self._on_error)
         return reflector
 
-    async def _check(self) -> NoReturn:
-        """Fail once another process writes other objects to the store."""
+    async def _remove_unused(self) -> NoReturn:
+        """Remove unused stores of the same selection, while this process writes."""
         store = self._store
         assert store is not None
         while True:
-            self._check_identity(store.env)
-            await asyncio.sleep(CHECK_SECONDS)
-
-    def _check_identity(self, env: Environment) -> None:
-        header, claims = env.header, self._claims
-        if header.selection and not same_identity(header, claims):
-            self._replaced = True
-            what = "transform" if header.endpoint == claims.endpoint else "API server"
-            raise CacheError(
-                f"{env.path} is in use by processes with another {what}: restart this "
-                "one after they have ended, or give it a cache_dir of its own"
-            )
+            await asyncio.sleep(CLEAN_SECONDS)
+            if store.writer.reflector is not None and store.follower.synced:
+                call = partial(self._place.remove_unused, self._path)
+                with suppress(OSError):  # no thread, or no file, can be opened now
+                    await in_thread(call, stop=_do_nothing)
 
     async def close(self) -> None:
         """Close the store, after the last handler has ended. Idempotent.
@@ -457,10 +395,10 @@ class CachedSource:
                 listener.mark_synced()
 
         # A list of any version could be older than what handlers were told.
-        version = "" if self._replaced else told.contents.resource_version
+        version = told.contents.resource_version
         resume = Resume(
             version=version,
-            comparable=bool(version) or not (self._kept or self._replaced),
+            comparable=bool(version) or not self._kept,
             cluster=told.cluster,
             in_step=self._state.in_step if version else None,
         )
@@ -654,7 +592,7 @@ class CachedSource:
 
     def _cache_status(self, now: float | None) -> CacheStatus:
         store, state = self._store, self._state
-        path = self._place.root / self._place.directory
+        path = self._path
         if store is None:
             why = "" if self._failure is None else str(self._failure)
             role = "memory" if self._failure else "reader"
@@ -719,16 +657,11 @@ def _only_cache_errors(group: BaseExceptionGroup[BaseException]) -> CacheError |
     return first if others is None else None
 
 
-async def _opened(place: CachePlace) -> Environment:
+async def _opened(place: CachePlace, path: Path) -> Environment:
     """Open a store, in a thread, as that may wait for another process."""
     opened: list[Environment] = []
-
-    def call() -> None:
-        path = safe_directory(place.root, place.directory)
-        opened.append(Environment.open(path))
-
     try:
-        await in_thread(call, stop=_do_nothing)
+        await in_thread(lambda: opened.append(place.open(path)), stop=_do_nothing)
     except asyncio.CancelledError:
         for env in opened:
             await _closed(env)

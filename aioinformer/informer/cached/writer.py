@@ -19,7 +19,7 @@ from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.disk.contents import DiskContents
 from aioinformer.cache.disk.directory import WriterLock
 from aioinformer.cache.disk.failures import lacks_descriptors
-from aioinformer.cache.disk.header import WriterState
+from aioinformer.cache.disk.header import WriterState, same_identity
 from aioinformer.cache.disk.readers import Readers
 from aioinformer.cache.store import Indexer
 from aioinformer.errors import ApiError, CacheError, TransportError
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["CacheWriter", "JournalPublisher", "error_in", "same_identity"]
+__all__ = ["CacheWriter", "JournalPublisher", "error_in"]
 
 logger: Final = guarded_logger(__name__)
 
@@ -57,9 +57,6 @@ UNREACHABLE: Final = "unreachable"
 
 SAMPLES_OF_FIT: Final = 50
 """Stored objects that tell how well the stored dictionary fits."""
-
-LEAVE_SECONDS: Final = 2.0
-"""Seconds that followers have to leave a store before it gets other objects."""
 
 HEARTBEAT_SECONDS: Final = 1.0
 """Seconds between two records of the writer's state, if it does not change."""
@@ -173,9 +170,6 @@ class CacheWriter:
 
     async def _write(self) -> NoReturn:
         resume = self._begin()
-        if not resume.comparable and len(self._readers.positions()) > 1:
-            await asyncio.sleep(LEAVE_SECONDS)
-
         functions = self._functions()
         publisher = JournalPublisher(self._env, self._journal, self._readers.wake)
         indexer: Indexer[KubeObject] = Indexer(
@@ -236,12 +230,15 @@ class CacheWriter:
         with env.write():
             self._journal.recover()
             header = env.header
-            if not same_identity(header, claims):
+            adopted = replace(header, endpoint=claims.endpoint)
+            # The reflector checks the uid of the cluster before it resumes. Until then,
+            # the header has the other endpoint.
+            verifiable = header.cluster and same_identity(adopted, claims)
+            if not same_identity(header, claims) and not verifiable:
                 # Without a version, this writer and any later one lists and compares.
                 header = replace(
-                    header,
+                    adopted,
                     selection=claims.selection,
-                    endpoint=claims.endpoint,
                     transform=claims.transform,
                     version="",
                 )
@@ -271,14 +268,28 @@ class CacheWriter:
     def _note_cluster(self, uid: str) -> None:
         """Record the cluster of the list that follows."""
         env = self._env
-        if uid == env.header.cluster:
+        header, endpoint = env.header, self._claims.endpoint
+        if (uid, endpoint) == (header.cluster, header.endpoint):
             return
 
         with env.write():
             # The stored objects may be of another cluster. So the writer after this one
             # compares them, or checks their history, unless the list is complete then.
-            version = "" if uid else env.header.version
-            env.set_header(replace(env.header, cluster=uid, version=version))
+            kept = endpoint == header.endpoint and not uid
+            env.set_header(
+                replace(
+                    header,
+                    cluster=uid,
+                    endpoint=endpoint,
+                    version=header.version if kept else "",
+                )
+            )
+
+    def _note_endpoint(self, *, confirmed: bool) -> None:
+        """Record the endpoint once its cluster has turned out to be the stored one."""
+        env, endpoint = self._env, self._claims.endpoint
+        if confirmed and env.header.endpoint != endpoint:
+            env.set_header(replace(env.header, endpoint=endpoint))
 
     def _confirm(self) -> None:
         assert self._pipeline is not None
@@ -297,6 +308,7 @@ class CacheWriter:
             await budget.start()
             with env.write():
                 env.set_writer_state(state)
+                self._note_endpoint(confirmed=state.confirmed)
                 more = journal.trim(self._readers.positions, budget.over)
 
             budget.end()
@@ -371,15 +383,6 @@ async def _build(contents: DiskContents) -> None:
     finally:
         building.close()
         budget.end()
-
-
-def same_identity(one: Header, other: Header) -> bool:
-    """Return True if the objects of two stores are comparable by their versions."""
-    return (one.selection, one.endpoint, one.transform) == (
-        other.selection,
-        other.endpoint,
-        other.transform,
-    )
 
 
 def _without_times(state: WriterState) -> WriterState:
