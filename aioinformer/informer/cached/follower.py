@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.header import WriterState, same_identity
 from aioinformer.informer.cached.journal import Behind, EntryKind
@@ -51,12 +49,6 @@ __all__ = ["Follower"]
 POLL_SECONDS = 1.0
 """Seconds between two looks at the store, in case a wake-up is lost. The state of the
 writer and the directory are checked as often."""
-
-FRESH_SECONDS = 5.0
-"""Age of a heartbeat up to which a new process believes that the store is confirmed."""
-
-SILENT_SECONDS = 10.0
-"""Age of a heartbeat from which the writer counts as stopped or dead."""
 
 RETRY_SECONDS = 0.05
 """Seconds until the next look for a difference that the writer is about to write."""
@@ -249,15 +241,6 @@ class Follower:
             if listener in self._starting
         }
 
-    def writer_silent(self, now: float) -> float:
-        """Return the seconds since the last heartbeat if they are too many, else 0.
-
-        That is a writer that was stopped or is dead, and not one that ended in order.
-        """
-        seconds = now - self.writer.heartbeat
-        silent = self.writer.pid and not self.writer.ended and seconds > SILENT_SECONDS
-        return seconds if silent else 0.0
-
     # ------------------------------------------------------------ for the informer
 
     def add(self, listener: Listener) -> None:
@@ -394,22 +377,23 @@ class Follower:
         before, state = self.writer, self._env.writer_state
         now = asyncio.get_running_loop().time()
         self.writer = state
-        silent, self._silent = self._silent, self.writer_silent(now) > 0
+        silent, self._silent = self._silent, state.silence(now) > 0
         if state == before:
             return silent != self._silent
 
         if state.history_resets != before.history_resets:
             self._waiters.wake_versions()
 
-        return silent != self._silent or _timeless(before) != _timeless(state)
+        if silent != self._silent:
+            return True
+
+        return before.without_times() != state.without_times()
 
     def _is_confirmed(self, header: Header) -> bool:
-        state = self.writer
         now = asyncio.get_running_loop().time()
-        fresh = not state.ended and now - state.heartbeat < FRESH_SECONDS
         # A writer may have confirmed objects of another cluster or transform.
         ours = same_identity(header, self._claims)
-        return header.listed and state.confirmed and fresh and ours
+        return header.listed and self.writer.vouches(now) and ours
 
     def _begin(self) -> None:
         """Start the listeners: the store is confirmed."""
@@ -696,13 +680,6 @@ def _states(event: Notification) -> tuple[KubeObject | None, KubeObject | None]:
             return event.old, event.new
         case Deleted():
             return event.obj, None
-
-
-def _timeless(state: WriterState) -> WriterState:
-    """Return the state without the times, which change all the time."""
-    return msgspec.structs.replace(
-        state, heartbeat=0.0, in_step=None, last_contact=None, last_event=None
-    )
 
 
 def _never() -> bool:

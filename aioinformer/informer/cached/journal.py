@@ -305,10 +305,10 @@ class Journal:
 
             with txn.cursor(self._behind) as cursor:
                 if not cursor.set_key(prefix):
-                    raise CacheError(
-                        f"reader {reader} of {self._env.path} has missed the changes "
-                        f"{after + 1} to {first - 1}, and the writer kept nothing for "
-                        "it (was its file in `readers` removed?)"
+                    raise self._env.damaged(
+                        "journal",
+                        f"reader {reader} has missed the changes {after + 1} to "
+                        f"{first - 1}, and the writer kept nothing for it",
                     )
 
                 (listed,) = cursor.value()

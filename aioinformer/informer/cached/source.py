@@ -539,7 +539,7 @@ class CachedSource:
         if store is None or loop is None or store.writer.reflector is not None:
             return None
 
-        seconds = store.follower.writer_silent(loop.time())
+        seconds = store.follower.writer.silence(loop.time())
         if not seconds:
             return None
 

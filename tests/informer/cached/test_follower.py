@@ -101,11 +101,11 @@ async def test_synced_follower_stays_synced_when_the_writer_dies(
     rig.confirm()
     async with rig.running():
         await asyncio.sleep(9.5)
-        silent_early = rig.follower.writer_silent(asyncio.get_running_loop().time())
+        silent_early = rig.follower.writer.silence(asyncio.get_running_loop().time())
         changes = rig.changes
         await asyncio.sleep(2)
 
-        silent = rig.follower.writer_silent(asyncio.get_running_loop().time())
+        silent = rig.follower.writer.silence(asyncio.get_running_loop().time())
         assert silent_early == 0.0
         assert silent == pytest.approx(11.5, abs=0.1)
         assert rig.follower.synced
@@ -123,7 +123,7 @@ async def test_writer_that_ended_in_order_is_not_silent(followed: Open) -> None:
     async with rig.running():
         await asyncio.sleep(60)
         now = asyncio.get_running_loop().time()
-        assert rig.follower.writer_silent(now) == 0.0
+        assert rig.follower.writer.silence(now) == 0.0
 
 
 async def test_follower_does_not_believe_a_writer_of_other_objects(
@@ -664,8 +664,8 @@ async def test_complete_index_follows_while_another_is_built(followed: Open) -> 
     build_indexes(rig.followed, by_name)
     rig.begin_writing(by_name)
     build_indexes(rig.contents, rig.contents.missing)
-    versions = rig.followed.indexes["version"].buckets
-    names = rig.followed.indexes["name"].buckets
+    versions = rig.followed.indexes["version"]
+    names = rig.followed.indexes["name"]
     async with rig.running():
         rig.put(thing("new", 2))  # the index in memory is dropped: another is stored
         await settle()
@@ -674,11 +674,11 @@ async def test_complete_index_follows_while_another_is_built(followed: Open) -> 
         with rig.follower.reading() as current:
             assert current
         assert set(rig.followed.missing) == {"name"}
-        assert len(versions["1"]) == 1998
+        assert len(versions.keys_of("1")) == 1998
 
         await asyncio.sleep(1.1)
         assert not rig.followed.missing
-        assert len(names) == 1999
+        assert len(names.values()) == 1999
 
 
 # ---------------------------------------------------------------- failures
