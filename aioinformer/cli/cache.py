@@ -249,7 +249,9 @@ class _Store:
     @property
     def confirmed(self) -> bool:
         """True if a living writer has found that it agrees with the server."""
-        return self.writer.vouches(time.monotonic())
+        writer = self.writer
+        vouches = writer.vouches(time.monotonic())
+        return vouches and self.env.is_of_writer(writer)
 
     @property
     def journal_entries(self) -> int:
@@ -309,6 +311,9 @@ class _Store:
         yield f"  readers:    {len(readers)}"
         for name, lag in readers.items():
             yield f"    {name}: {_entries(lag)} behind"
+
+        for process in writer.stalled_readers:
+            yield f"    process {process} has not ended a read: the file grows"
 
 
 def _objects(header: Header) -> str:

@@ -91,6 +91,21 @@ class InformerWaits:
                 IDLE_SECONDS,
             )
 
+    async def wait_selection(self, timeout: Duration | None = None) -> None:
+        """Wait until the store has the selection that was set last."""
+        self._run_state.check_open()
+        seconds = timeout_of(timeout)
+        try:
+            async with asyncio.timeout(seconds):
+                while not (self._sources.synced and self._sources.selected):
+                    await self._run_state.wait_for_change()
+                    self._run_state.check_not_stopping()
+        except TimeoutError:
+            raise TimeoutError(
+                f"{self._sources.name} does not have its new selection after "
+                f"{seconds:g} s: {self._sources.describe()}"
+            ) from None
+
     async def wait_for_version(
         self,
         resource_version: str,

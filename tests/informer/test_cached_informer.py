@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import sys
 from functools import partial
@@ -26,7 +25,6 @@ from cached_informers import (
 from informer_helpers import text_of
 
 from aioinformer import KubeObject, Resource, SharedInformerFactory, Updated
-from aioinformer.cache.disk.directory import WriterLock
 from aioinformer.cache.disk.environment import Environment
 from aioinformer.errors import (
     CacheError,
@@ -213,49 +211,6 @@ async def test_waits_of_a_cached_informer_see_its_changes(
         )
         await maps.wait_for_version(created["metadata"]["resourceVersion"], timeout=5)
         assert maps.lister.get("default/e") is not None
-
-
-async def test_shortage_of_descriptors_does_not_end_the_cache(
-    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refused = []
-
-    def refuse(path: Any, *_: Any, **__: Any) -> int:
-        refused.append(os.path.basename(path))
-        raise OSError(errno.EMFILE, "Too many open files", path)
-
-    async with (
-        cached(server, tmp_path) as (one, _),
-        cached(server, tmp_path) as (two, log),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "open", refuse)
-            await asyncio.sleep(3)
-
-        put(server, "d")
-        await asyncio.sleep(3)
-        roles = [it.status.cache and it.status.cache.role for it in (one, two)]
-        assert refused
-        assert roles == ["writer", "reader"]
-        assert log.take() == ["added d", *INITIAL]
-
-
-async def test_shortage_of_descriptors_delays_a_takeover(
-    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(self: WriterLock) -> bool:
-        raise CacheError("cannot lock") from OSError(errno.ENFILE, "Too many files")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(WriterLock, "acquire", refuse)
-        async with cached(server, tmp_path, synced=False) as (maps, log):
-            await asyncio.sleep(3)
-            patch.undo()
-            await maps.wait_synced(timeout=5)
-            await asyncio.sleep(0.1)
-            assert maps.status.cache is not None
-            assert maps.status.cache.role == "writer"
-            assert log.take() == INITIAL
 
 
 async def test_ended_informer_leaves_nothing_and_refuses_reads(

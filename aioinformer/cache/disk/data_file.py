@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aioinformer.cache.disk.directory import DATA, LOCK, SESSION
+from aioinformer.cache.disk.failures import lacks_descriptors
 
 __all__ = ["EARLY_SECONDS", "Session", "boot_id", "doubt", "move_store"]
 
@@ -60,13 +61,17 @@ class Session(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> Session | None:
-        """Return the session of a store; None if its file is missing or damaged."""
+        """Return the session of a store; None if its file is missing or damaged.
+
+        Raises:
+            OSError: If the file cannot be read.
+        """
         try:
             boot, state, since, early_ends = (
                 (path / SESSION).read_text(encoding="ascii").split(" ")
             )
             return cls(boot, state, float(since), int(early_ends))
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return None
 
     def next(self, path: Path) -> Session:
@@ -225,10 +230,17 @@ def _meta(start: bytes, page: int) -> tuple[int, ...] | None:
 
 
 def boot_id() -> str:
-    """Return the id of this boot of the machine; empty if the system has none."""
+    """Return the id of this boot of the machine; empty if the system has none.
+
+    Raises:
+        OSError: If no file can be opened just now.
+    """
     try:
         return (
             Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         )
-    except OSError:  # not Linux
+    except OSError as exc:  # not Linux
+        if lacks_descriptors(exc):
+            raise
+
         return ""

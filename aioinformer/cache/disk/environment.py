@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import threading
 import time
@@ -23,17 +22,17 @@ from aioinformer.cache.disk.data_file import (
 from aioinformer.cache.disk.directory import (
     DATA,
     LOCK,
-    OPEN_LOCK,
     READERS,
-    WRITER_LOCK,
-    OpenLock,
-    create_file,
+    STORE_LOCK,
+    check_complete,
+    device_and_inode,
     remove_directory,
     safe_directory,
     set_aside,
 )
 from aioinformer.cache.disk.failures import cause_of, is_damage
 from aioinformer.cache.disk.header import FORMAT, Header, WriterState
+from aioinformer.cache.disk.locks import Locks
 from aioinformer.cache.disk.transactions import Transactions, new_map_size
 from aioinformer.errors import CacheError, InternalError, OptionsError
 
@@ -109,7 +108,7 @@ class Environment:
     """
 
     path: Path
-    """Directory with `data.mdb`, `lock.mdb`, `session`, locks, and `readers/`."""
+    """Directory with `data.mdb`, `lock.mdb`, `store.lock`, `session`, and `readers/`."""
 
     users: int
     """Number of users in this process."""
@@ -130,26 +129,28 @@ class Environment:
         self._lmdb = _lmdb()
         self._failures: type[Exception] = self._lmdb.Error
         self._pid = _Process.id
-        self._boot = boot_id()
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
-        self._short_since = math.inf
         # Text of the first error for damaged data.
         self._damage = ""
         self._databases: dict[str, lmdb._Database] = {}
         self._naming = threading.Lock()
         self._data = os.fspath(path / DATA)
-        self._writer_lock = os.fspath(path / WRITER_LOCK)
+        self._lock_file = os.fspath(path / STORE_LOCK)
         self._create = create
-        self._lock = OpenLock(path, create=create)
+        # The informer of this process that writes; the kernel knows processes only.
+        self._writer: object = None
+        self._election = threading.Lock()
+        self._locks = Locks(path, create=create)
         try:
+            self._boot = boot_id()
             self._open(adopts)
         except OSError as exc:
-            self._lock.close()
+            self._locks.close()
             raise self._error("open", exc) from exc
         except BaseException:
-            self._lock.close()
+            self._locks.close()
             raise
 
     # -------------------------------------------------------- opening
@@ -177,12 +178,12 @@ class Environment:
                 other processes have the file open, it is not set aside.
         """
         # By its inode: one path may lead there by a symbolic link above it.
-        key = _device_and_inode(path)
+        key = device_and_inode(path)
         if key is None:
             raise CacheError(f"there is no cache in {path}")
 
         if not create:
-            _check_complete(path)
+            check_complete(path)
 
         with cls._guard(key):
             env = cls._opened.get(key)
@@ -209,7 +210,7 @@ class Environment:
             CacheError: If the directory is not safe, or has no lock.
         """
         path = safe_directory(path.parent, path.name, create=False)
-        key = _device_and_inode(path)
+        key = device_and_inode(path)
         # The kernel's locks belong to a process, which loses them when it closes any
         # descriptor of their file. So a store of this process is left alone.
         guard = None if key is None else cls._guard(key)
@@ -222,7 +223,7 @@ class Environment:
                 yield False
                 return
 
-            lock = OpenLock(path, create=False)
+            lock = Locks(path, create=False)
             try:
                 yield lock.enter(_ATTEMPT_SECONDS) and lock.is_alone()
             finally:
@@ -252,7 +253,7 @@ class Environment:
                     remove_directory(other)
 
     def _open(self, adopts: Iterable[Path]) -> None:
-        if not self._lock.enter(_OPENING_SECONDS):
+        if not self._locks.enter(_OPENING_SECONDS):
             raise CacheError(
                 f"cannot open the cache {self.path}: another process has been opening or "
                 f"closing it for {_OPENING_SECONDS:g} s. Check whether that process was "
@@ -260,7 +261,7 @@ class Environment:
             )
 
         try:
-            alone = self._lock.is_alone()
+            alone = self._locks.is_alone()
             if alone and self._create:
                 self._adopt(adopts)
 
@@ -277,7 +278,6 @@ class Environment:
             self._begin_session(None if why else session, alone=alone)
             if self._create:
                 (self.path / READERS).mkdir(0o700, exist_ok=True)
-                create_file(self.path / WRITER_LOCK)
 
             try:
                 self._map()
@@ -285,10 +285,11 @@ class Environment:
                 self._replace(str(exc), alone=alone)
                 self._map()
 
-            self._identity = self._find()
-            self._lock.share()
+            # The lock that this process has, if its file is replaced just now.
+            self._identity = *self._find()[:-1], self._locks.identity
+            self._locks.share()
         finally:
-            self._lock.leave()
+            self._locks.leave()
 
     def _begin_session(self, last: Session | None, *, alone: bool) -> None:
         if not self._create:
@@ -389,7 +390,12 @@ class Environment:
 
         self._databases = opened
         self._transactions = Transactions(
-            self._env, self._data, self._failures, self._check_usable, self._error
+            self._env,
+            self._data,
+            self._failures,
+            self._check_process,
+            self._check_files,
+            self._error,
         )
 
     def _open_databases(self, names: Iterable[bytes]) -> dict[str, lmdb._Database]:
@@ -443,11 +449,11 @@ class Environment:
             try:
                 self._close()
             finally:
-                self._lock.close()
+                self._locks.close()
 
     def _close(self) -> None:
         try:
-            if self._find() == self._identity and self._lock.enter(_OPENING_SECONDS):
+            if self._find() == self._identity and self._locks.enter(_OPENING_SECONDS):
                 self._end_session()
         except (CacheError, OSError, self._failures):
             # It is not marked then, and not trusted after a restart of the machine.
@@ -458,7 +464,7 @@ class Environment:
             if self._transactions.end(_OPENING_SECONDS):
                 self._env.close()
 
-            self._lock.leave()
+            self._locks.leave()
 
     def _end_session(self) -> None:
         session = Session.read(self.path)
@@ -467,7 +473,7 @@ class Environment:
 
         if self._damage:
             session._replace(state="damaged").write(self.path)
-        elif self._lock.is_alone():
+        elif self._locks.is_alone():
             self._env.sync(True)
             session._replace(state="closed", early_ends=0).write(self.path)
 
@@ -500,6 +506,44 @@ class Environment:
     def in_write(self) -> bool:
         """True within `write()`, in this thread."""
         return self._transactions.thread.outer is not None
+
+    # -------------------------------------------------------- the writer
+
+    def acquire(self, writer: object) -> bool:
+        """Try to become the one writer of the store, without waiting.
+
+        Args:
+            writer: User of this environment that is to write.
+
+        Returns:
+            True if it is the writer.
+
+        Raises:
+            CacheError: If the file cannot be locked at all.
+        """
+        self._check_process()
+        with self._election:
+            if self._writer is None and self._locks.acquire():
+                self._writer = writer
+
+            return self._writer is writer
+
+    def release(self, writer: object) -> None:
+        """Let another user, or process, write. Idempotent."""
+        if self._pid != _Process.id:
+            return
+
+        with self._election:
+            if self._writer is writer:
+                self._writer = None
+                self._locks.release()
+
+    def is_of_writer(self, state: WriterState) -> bool:
+        """Return True if the writer of a stored state still writes.
+
+        Another one may have the lock already, and not have replaced the state yet.
+        """
+        return not state.ended and self._locks.is_of_writer(state.epoch)
 
     # -------------------------------------------------------- contents
 
@@ -594,6 +638,9 @@ class Environment:
 
     def set_writer_state(self, state: WriterState) -> None:
         """Write the state of the writer, in the current write transaction."""
+        if self._writer is not None:
+            self._locks.claim(state.epoch)
+
         state = msgspec.structs.replace(state, boot=self._boot)
         self._put(_WRITER, state)
 
@@ -626,12 +673,11 @@ class Environment:
     def check(self) -> None:
         """Check that the path leads to the opened files, and for damage; every second.
 
-        LMDB does not notice when a directory is removed or replaced, and a read of a page
-        that was truncated ends the process.
+        LMDB does not notice when a directory is removed or replaced.
 
         Raises:
-            CacheError: If the directory or a file was removed, replaced or truncated, or
-                if this process has found damaged data.
+            CacheError: If the directory or a file was removed or replaced, or if this
+                process has found damaged data.
         """
         self._check_process()
         if self._damage:
@@ -646,18 +692,6 @@ class Environment:
                 "process to use a cache again"
             )
 
-        # Before the size: other processes add pages, and then use them.
-        used = self.used
-        size = os.lstat(self._data).st_size
-        now = time.monotonic()
-        self._short_since = min(self._short_since, now) if size < used else math.inf
-        # Another process may be about to extend it.
-        if now - self._short_since >= _EXTENDING_SECONDS:
-            raise CacheError(
-                f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
-                "Restart the process to use a cache again"
-            )
-
         # Only early ends matter, and each time costs a write to the disk.
         if time.monotonic() - self._opened_at < 2 * EARLY_SECONDS:
             Session.seen(self.path)
@@ -666,11 +700,6 @@ class Environment:
     def used(self) -> int:
         """Bytes of the file that are in use, or were and can be used again."""
         return self._transactions.used
-
-    @property
-    def map_size(self) -> int:
-        """Bytes of address space: the file grows up to there."""
-        return self._transactions.map_size
 
     def reader_check(self) -> int:
         """Free the slots of dead readers in LMDB's table; return their number.
@@ -686,11 +715,10 @@ class Environment:
         except self._failures as exc:
             raise self._error("read", exc) from exc
 
-    def processes_before(self, transaction: int) -> set[int]:
-        """Return the processes that read a snapshot from before a transaction.
+    def snapshots(self) -> dict[tuple[int, str], int]:
+        """Return the snapshots that are being read, by process and thread.
 
-        Args:
-            transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+        A snapshot is the number of the newest transaction in it.
 
         Raises:
             CacheError: If the environment cannot be read.
@@ -703,30 +731,40 @@ class Environment:
 
         rows = (row.split() for row in table.splitlines()[1:])
         return {
-            int(process)
-            for process, _, snapshot in rows
-            if snapshot != "-" and int(snapshot) < transaction
+            (int(process), thread): int(snapshot)
+            for process, thread, snapshot in rows
+            if snapshot != "-"
+        }
+
+    def processes_before(self, transaction: int) -> set[int]:
+        """Return the processes that read a snapshot from before a transaction.
+
+        Args:
+            transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+
+        Raises:
+            CacheError: If the environment cannot be read.
+        """
+        return {
+            process
+            for (process, _), snapshot in self.snapshots().items()
+            if snapshot < transaction
         }
 
     def _find(self) -> tuple[tuple[int, int] | None, ...]:
         """Return device and inode of the directory and its files."""
-        paths: list[Path | str] = [self.path, self._data, self.path / LOCK]
-        if self._create:
-            paths.append(self._writer_lock)
+        paths = [self.path, *(self.path / it for it in (DATA, LOCK, STORE_LOCK))]
+        return tuple(map(device_and_inode, paths))
 
-        return tuple(_device_and_inode(it) for it in paths)
+    def _check_files(self) -> None:
+        """Check that the files are still there.
 
-    def _check_usable(self, write: bool) -> None:
-        """Check the process, and for a write also that its files are still there.
-
-        Without the file of its lock, there may be another writer.
+        Without the file of the locks, another process may write, once the transaction
+        ends in which this is called.
         """
-        if self._closed or self._pid != _Process.id:
-            self._check_process()
-
-        if write and (
-            _device_and_inode(self._data) != self._identity[1]
-            or _device_and_inode(self._writer_lock) != self._identity[-1]
+        if (
+            device_and_inode(self._data) != self._identity[1]
+            or device_and_inode(self._lock_file) != self._identity[-1]
         ):
             self.check()
 
@@ -752,38 +790,5 @@ class _Doubtful(Exception):
     """File that LMDB has opened, but is not one of ours."""
 
 
-def _check_complete(path: Path) -> None:
-    """Check that a store has all files that LMDB, or a lock, would create.
-
-    They would belong to the user of the command that looks at the store, who may be
-    another one than that of the program.
-    """
-    if _device_and_inode(path / DATA) is None:
-        raise CacheError(f"there is no cache in {path}")
-
-    what = ""
-    for name in (LOCK, OPEN_LOCK):
-        if _device_and_inode(path / name) is None:
-            what = f"{name} is missing"
-
-    if not os.lstat(path / DATA).st_size:
-        what = f"{DATA} is empty"
-
-    if what:
-        raise CacheError(
-            f"cannot open the cache {path}: {what}. The next program that uses it "
-            "creates it"
-        )
-
-
 class _Blocked(Exception):
     """Write transaction of another process that does not end."""
-
-
-def _device_and_inode(path: Path | str) -> tuple[int, int] | None:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-
-    return status.st_dev, status.st_ino

@@ -90,6 +90,9 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
     readers: int = 0
     """Number of informers that follow the store."""
 
+    stalled_readers: tuple[int, ...] = ()
+    """Processes that have not ended a read for half a minute."""
+
     skipped: int = 0
     transform_failures: int = 0
     not_served: bool = False
@@ -103,9 +106,9 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
     error_reason: str = ""
 
     def vouches(self, now: float) -> bool:
-        """Return True if a process that starts may rely on `confirmed`."""
-        fresh = not self.ended and now - self.heartbeat < FRESH_SECONDS
-        return self.confirmed and fresh
+        """Return True if the store is confirmed, as long as this writer still writes."""
+        # A writer that was stopped keeps its lock.
+        return self.confirmed and now - self.heartbeat < FRESH_SECONDS
 
     def silence(self, now: float) -> float:
         """Return the seconds since the last record if they are too many, else 0.

@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
+from aioinformer.cache.disk.failures import is_shortage
 from aioinformer.cache.disk.header import WriterState, same_identity
+from aioinformer.errors import CacheError
 from aioinformer.informer.cached.journal import Behind, EntryKind
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.watch_events import same_state
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["Follower"]
+
+logger: Final = guarded_logger(__name__)
 
 POLL_SECONDS = 1.0
 """Seconds between two looks at the store, in case a wake-up is lost. The state of the
@@ -302,7 +307,7 @@ class Follower:
         while True:
             self._wakeup.clear()
             await budget.start()
-            pause = self._slice(budget.over)
+            pause = self._try_slice(budget.over)
             budget.end()
             if pause:
                 with contextlib.suppress(TimeoutError):
@@ -334,6 +339,20 @@ class Follower:
             self._wakeup.set()
 
     # ------------------------------------------------------------ slices
+
+    def _try_slice(self, over: Callable[[], bool]) -> float:
+        """Do the work of one slice, unless the system lacks the memory to begin."""
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self._env.read())
+            except CacheError as exc:
+                if not is_shortage(exc):
+                    raise
+
+                logger.debug("%s: cannot read the cache yet: %s", self._name, exc)
+                return POLL_SECONDS
+
+            return self._slice(over)
 
     def _slice(self, over: Callable[[], bool], *, walk: bool = True) -> float:
         """Do the work of one slice; return the seconds until the next one."""
@@ -393,7 +412,8 @@ class Follower:
         now = asyncio.get_running_loop().time()
         # A writer may have confirmed objects of another cluster or transform.
         ours = same_identity(header, self._claims)
-        return header.listed and self.writer.vouches(now) and ours
+        believed = header.listed and self.writer.vouches(now) and ours
+        return believed and self._env.is_of_writer(self.writer)
 
     def _begin(self) -> None:
         """Start the listeners: the store is confirmed."""

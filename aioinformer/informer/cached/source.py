@@ -12,6 +12,7 @@ from aioinformer._tasks import fail_when_any_ends, in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.contents import DiskContents
+from aioinformer.cache.disk.failures import lacks_descriptors
 from aioinformer.cache.disk.header import Header, WriterState, same_identity
 from aioinformer.cache.disk.prints import print_of
 from aioinformer.cache.disk.readers import ReaderSlot
@@ -22,7 +23,7 @@ from aioinformer.errors import CacheError
 from aioinformer.informer.cached.ended import ended_contents
 from aioinformer.informer.cached.follower import Follower
 from aioinformer.informer.cached.journal import Journal
-from aioinformer.informer.cached.writer import CacheWriter, error_in
+from aioinformer.informer.cached.writer import CacheWriter, cache_error_in, error_in
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.interface import Resume
 from aioinformer.informer.status import CacheStatus, InformerStatus, describe_state
@@ -53,6 +54,9 @@ logger: Final = guarded_logger(__name__)
 
 CLEAN_SECONDS: Final = 60.0
 """Seconds between two searches for unused stores of the same selection."""
+
+OPEN_SECONDS: Final = 1.0
+"""Seconds between two attempts to open the store without descriptors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +164,11 @@ class CachedSource:
     def __repr__(self) -> str:
         return f"<CachedSource {self._parts.name} {self._cache_status(None).role}>"
 
+    @property
+    def list_watch(self) -> ListerWatcher:
+        """List-watch of its objects."""
+        return self._parts.list_watch
+
     # ------------------------------------------------------------ running
 
     def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, NoReturn]]]:
@@ -168,7 +177,7 @@ class CachedSource:
 
     async def _run(self) -> NoReturn:
         try:
-            store = self._store = await self._open()
+            store = self._store = await self._open_when_possible()
         except CacheError as exc:
             self._fall_back(exc, None)
         else:
@@ -191,17 +200,26 @@ class CachedSource:
                 }
             )
         except BaseExceptionGroup as group:
-            failure = _only_cache_errors(group)
-            if failure is None:
-                raise
-
-            # The group reports errors in place of a cancellation at the same time.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise asyncio.CancelledError from group
+            failure = cache_error_in(group)
 
         self._fall_back(failure, await self._load(store))
         await store.close()
+
+    async def _open_when_possible(self) -> OpenStore:
+        """Open the store, once the process has descriptors for that."""
+        waits = False
+        while True:
+            try:
+                return await self._open()
+            except CacheError as exc:
+                if not lacks_descriptors(exc):
+                    raise
+
+                if not waits:
+                    logger.warning("%s: tries again: %s", self._parts.name, exc)
+                    waits = True
+
+            await asyncio.sleep(OPEN_SECONDS)
 
     async def _open(self) -> OpenStore:
         """Open the store, and let users read it."""
@@ -260,10 +278,19 @@ class CachedSource:
         endpoint = (
             await source.endpoint_print() if isinstance(source, Identified) else ""
         )
+        transform = self._parts.transformer.function
+        functions = list(self._parts.indexer.indexers.values())
+
+        def call() -> str:
+            for function in functions:
+                print_of(function)  # may read the versions of packages, here and once
+
+            return print_of(transform)
+
         return Header(
             selection=self._place.selection,
             endpoint=endpoint,
-            transform=print_of(self._parts.transformer.function),
+            transform=await in_thread(call, stop=_do_nothing),
         )
 
     def _new_reflector(self, pipeline: Pipeline, resume: Resume) -> Reflector:
@@ -619,6 +646,7 @@ class CachedSource:
             ),
             behind=store.follower.behind,
             readers=state.readers,
+            stalled_readers=state.stalled_readers,
             journal_entries=entries,
             size=size,
         )
@@ -645,16 +673,6 @@ async def _run_together(
         await fail_when_any_ends(
             [group.create_task(run(), name=name) for name, run in tasks.items()]
         )
-
-
-def _only_cache_errors(group: BaseExceptionGroup[BaseException]) -> CacheError | None:
-    """Return an error of the store; None if there are others in the group."""
-    failures, others = group.split(CacheError)
-    first: CacheError | ExceptionGroup[CacheError] | None = failures
-    while isinstance(first, ExceptionGroup):
-        first = first.exceptions[0]
-
-    return first if others is None else None
 
 
 async def _opened(place: CachePlace, path: Path) -> Environment:

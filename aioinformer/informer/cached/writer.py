@@ -17,8 +17,7 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.disk.contents import DiskContents
-from aioinformer.cache.disk.directory import WriterLock
-from aioinformer.cache.disk.failures import lacks_descriptors
+from aioinformer.cache.disk.failures import is_shortage
 from aioinformer.cache.disk.header import WriterState, same_identity
 from aioinformer.cache.disk.readers import Readers
 from aioinformer.cache.store import Indexer
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["CacheWriter", "JournalPublisher", "error_in"]
+__all__ = ["CacheWriter", "JournalPublisher", "cache_error_in", "error_in"]
 
 logger: Final = guarded_logger(__name__)
 
@@ -60,6 +59,9 @@ SAMPLES_OF_FIT: Final = 50
 
 HEARTBEAT_SECONDS: Final = 1.0
 """Seconds between two records of the writer's state, if it does not change."""
+
+STALLED_SECONDS: Final = 30.0
+"""Seconds after which a read that has not ended is reported: each change adds pages."""
 
 TRIM_SECONDS: Final = 0.01
 """Seconds between two trims of the journal while it is too long."""
@@ -110,13 +112,16 @@ class CacheWriter:
         self._new_reflector = reflector
         self._metrics = metrics
         self._now = asyncio.get_running_loop().time
-        self._lock = WriterLock(env.path)
         self._readers = Readers(env.path / "readers")
         self._changed = asyncio.Event()
+        self._lacks = False  # True while the system lacks descriptors or memory
         self._before = WriterState()  # state of the writer before this one
         self._pipeline: Pipeline | None = None
         self.reflector: Reflector | None = None
         """Reflector of this writer; None until it has the lock."""
+        # Time at which each snapshot that is being read was first seen.
+        self._snapshots: dict[tuple[int, str, int], float] = {}
+        self._stalled: tuple[int, ...] = ()
         self.readers: int = 0
         """Number of informers that follow the store, as of the last heartbeat."""
 
@@ -133,23 +138,29 @@ class CacheWriter:
             Stops it. Another process can become the writer at once.
         """
         try:
-            while not self._acquire():  # noqa: ASYNC110 - another process frees it
-                await asyncio.sleep(LOCK_SECONDS)
+            while True:
+                while not self._acquire():  # noqa: ASYNC110 - another process frees it
+                    await asyncio.sleep(LOCK_SECONDS)
 
-            await self._write()
+                try:
+                    await self._write()
+                except (CacheError, BaseExceptionGroup) as exc:
+                    self._note_shortage(cache_error_in(exc))
+
+                # As after a takeover: another process may be faster.
+                self.reflector = self._pipeline = None
+                self._env.release(self)
+                await asyncio.sleep(HEARTBEAT_SECONDS)
         finally:
-            self._lock.release()
+            self._env.release(self)
             self._readers.close()
 
     def _acquire(self) -> bool:
-        """Try to become the writer; False also while no file can be opened."""
+        """Try to become the writer; False also while the system lacks resources."""
         try:
-            return self._lock.acquire()
+            return self._env.acquire(self)
         except CacheError as exc:
-            if not lacks_descriptors(exc):
-                raise
-
-            logger.debug("%s: cannot become the writer yet: %s", self._name, exc)
+            self._note_shortage(exc)
             return False
 
     def _count_readers(self) -> None:
@@ -157,10 +168,48 @@ class CacheWriter:
         try:
             self.readers = len(self._readers.positions())
         except CacheError as exc:
-            if not lacks_descriptors(exc):
-                raise
+            self._note_shortage(exc)
+        else:
+            self._lacks = False
 
-            logger.debug("%s: cannot count the readers yet: %s", self._name, exc)
+    def _find_stalled_readers(self) -> None:
+        """Find reads that do not end; LMDB keeps all pages that were replaced since."""
+        now, seen = self._now(), self._snapshots
+        self._snapshots = {
+            (process, thread, snapshot): seen.get((process, thread, snapshot), now)
+            for (process, thread), snapshot in self._env.snapshots().items()
+        }
+        # The state of the writer is written each second, so no other read lasts.
+        stalled = sorted(
+            {
+                process
+                for (process, _, _), since in self._snapshots.items()
+                if now - since >= STALLED_SECONDS
+            }
+        )
+        for process in stalled:
+            if process not in self._stalled:
+                logger.warning(
+                    "%s: process %d has not ended a read of the cache for %.0f s, so "
+                    "its file grows: continue or end that process (path=%s)",
+                    self._name,
+                    process,
+                    STALLED_SECONDS,
+                    self._env.path,
+                )
+
+        self._stalled = tuple(stalled)
+
+    def _note_shortage(self, exc: CacheError) -> None:
+        """Log that the system lacks resources, once, or raise any other error."""
+        if not is_shortage(exc):
+            raise exc
+
+        if not self._lacks:
+            self._lacks = True
+            logger.warning(
+                "%s: cannot write the cache now, and tries again: %s", self._name, exc
+            )
 
     def state_changed(self) -> None:
         """Write the state soon: the reflector has changed its own."""
@@ -301,9 +350,9 @@ class CacheWriter:
         budget = LoopBudget.current()
         while True:
             env.check()
-            self._lock.check()
             env.reader_check()  # a killed reader may have left a snapshot
             self._count_readers()
+            self._find_stalled_readers()
             state = self.state()
             await budget.start()
             with env.write():
@@ -359,6 +408,7 @@ class CacheWriter:
             skipped=reflector.skipped,
             transform_failures=self._transformer.failures,
             readers=self.readers,
+            stalled_readers=self._stalled,
             not_served=reflector.not_served,
             streamless=reflector.streamless,
             failures=reflector.failures,
@@ -383,6 +433,30 @@ async def _build(contents: DiskContents) -> None:
     finally:
         building.close()
         budget.end()
+
+
+def cache_error_in(exc: CacheError | BaseExceptionGroup[BaseException]) -> CacheError:
+    """Return the first error of the store in the error of a group of tasks.
+
+    Raises:
+        BaseException: The error itself, if it has others.
+        CancelledError: If the task was cancelled at the same time, which a group does
+            not report.
+    """
+    first: BaseException = exc
+    while isinstance(first, BaseExceptionGroup):
+        failures, others = first.split(CacheError)
+        if failures is None or others is not None:
+            raise exc
+
+        first = failures.exceptions[0]
+
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError from exc
+
+    assert isinstance(first, CacheError)
+    return first
 
 
 def _error_of(error: Exception | None) -> tuple[int, str, str]:

@@ -109,7 +109,7 @@ def test_store_that_this_process_has_open_is_neither_adopted_nor_removed(
         assert version_of(place, NEW) == ""
         assert env.header.version == "5"
         with StoreProcess(env.path) as other:  # the locks are still there
-            assert not other("OpenLock(path).is_alone()")
+            assert not other("Locks(path).is_alone()")
 
     shutil.rmtree(place.path(NEW))
     assert version_of(place, NEW) == "5"
