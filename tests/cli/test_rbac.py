@@ -187,6 +187,19 @@ def granted(documents: list[dict[str, Any]]) -> dict[tuple[str, str], list[str]]
     }
 
 
+async def test_shards_need_leases_and_events_beside_the_account(
+    server: APIServer, capfd: Captured
+) -> None:
+    options = ProgramOptions(account="ops/app", namespaces=("shop",), shards=True)
+    documents = await printed(server, options, capfd)
+    assert granted(documents) == {
+        ("Role", "ops"): [
+            "leases: list watch create update delete",
+            "events: create patch",
+        ]
+    }
+
+
 async def test_rules_of_one_namespace_are_roles(
     server: APIServer, capfd: Captured, tmp_path: Path
 ) -> None:

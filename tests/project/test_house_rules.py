@@ -65,6 +65,7 @@ PUBLIC_NAMES: list[str] = [
     "ResourceExpired",
     "Result",
     "ServerError",
+    "Shards",
     "SharedInformer",
     "SharedInformerFactory",
     "Stale",

@@ -1,0 +1,206 @@
+"""Leases of a shard group: their names, labels and fields.
+
+| Lease | role | name | `holderIdentity` |
+|---|---|---|---|
+| group | `group` | `sites` | `identity/epoch` of the member that created it |
+| member | `member` | `sites-member-0123456789abcdef` (hash of the identity) | identity; empty once it was expelled |
+| fence of a range | `fence` | `sites-range-07` | `identity/epoch` of the owner; empty if free |
+
+All have the labels `aioinformer.dev/shards: sites` and `aioinformer.dev/role`, and two
+annotations: the number of ranges, and the field that is hashed. `leaseTransitions` is the
+epoch of a member, which grows each time it joins. A fence counts its owners there.
+`renewTime` makes each write of a member unique. People read it; nothing compares it with a
+clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from aioinformer.controller.lease_record import LeaseRecord
+from aioinformer.errors import DecodeError
+from aioinformer.model.resources import LEASES
+from aioinformer.model.shards import ShardField, hash_of
+
+if TYPE_CHECKING:
+    from aioinformer.model.objects import KubeObject
+
+__all__ = ["GROUP_LABEL", "ROLE_LABEL", "Flag", "Role", "ShardLease", "fence_name"]
+
+GROUP_LABEL: Final = "aioinformer.dev/shards"
+ROLE_LABEL: Final = "aioinformer.dev/role"
+_RANGES: Final = "aioinformer.dev/shard-ranges"
+_FIELD: Final = "aioinformer.dev/shard-field"
+_FLAGS: Final = "aioinformer.dev/shard-flags"
+
+
+class Role(StrEnum):
+    """Role of a Lease in a shard group."""
+
+    GROUP = "group"
+    MEMBER = "member"
+    FENCE = "fence"
+
+
+class Flag(StrEnum):
+    """What a member says of itself."""
+
+    JOINING = "joining"
+    """It has not seen its own Lease yet."""
+    LEAVING = "leaving"
+    """It gives its ranges away and ends."""
+    INELIGIBLE = "ineligible"
+    """It could not take its ranges, so others should have them."""
+    OWNER = "owner"
+    """It has written a fence in this or an earlier epoch."""
+
+
+@lru_cache(maxsize=1 << 12)
+def member_name(group: str, identity: str) -> str:
+    """Return the name of a member's Lease."""
+    return f"{group}-member-{hash_of(identity):016x}"
+
+
+@lru_cache(maxsize=1 << 12)
+def fence_name(group: str, index: int) -> str:
+    """Return the name of the fence of a range."""
+    return f"{group}-range-{index:02}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLease:
+    """Lease of a shard group, as it was read or is to be written.
+
+    Attributes:
+        group: Name of the group.
+        role: Role in the group.
+        name: Name of the Lease.
+        holder: Identity of the member, the owner or the creator; empty for none.
+        epoch: Epoch of the holder.
+        ranges: Number of ranges of the group.
+        field: Field of an object's metadata that is hashed.
+        index: Number of the range of a fence; -1 for others.
+        flags: What a member says of itself.
+        seconds: `leaseDurationSeconds`, for people.
+        acquired: `acquireTime`, for people.
+        renewed: `renewTime`, different in each write of a member.
+        moves: Number of owners that a fence has had.
+        version: `resourceVersion`; empty in a Lease that is to be created.
+        uid: Uid; empty in a Lease that is to be created.
+    """
+
+    group: str
+    role: Role
+    name: str
+    holder: str
+    epoch: int
+    ranges: int
+    field: ShardField
+    index: int = -1
+    flags: frozenset[Flag] = frozenset()
+    seconds: int = 1
+    acquired: str = ""
+    renewed: str = ""
+    moves: int = 0
+    version: str = ""
+    uid: str = ""
+
+    @classmethod
+    def of(cls, lease: KubeObject) -> ShardLease:
+        """Read a Lease of a shard group.
+
+        Raises:
+            DecodeError: If it is not a Lease as members write them.
+        """
+        labels, annotations = lease.labels, lease.annotations
+        record = LeaseRecord.of(lease.at("spec") or {})
+        try:
+            group, role = labels[GROUP_LABEL], Role(labels[ROLE_LABEL])
+            ranges, field = int(annotations[_RANGES]), annotations[_FIELD]
+            flags = frozenset(map(Flag, annotations.get(_FLAGS, "").split()))
+            index = _index_of(group, lease.name, ranges) if role is Role.FENCE else -1
+        except (KeyError, ValueError) as exc:
+            raise DecodeError(
+                f"the Lease {lease.name!r} is not as members of a shard group write "
+                f"it: {exc!r}. Delete it if nobody needs it"
+            ) from exc
+
+        if field not in ("uid", "namespace"):
+            raise DecodeError(
+                f"the Lease {lease.name!r} has shards by {field!r}, which this version "
+                f"does not know"
+            )
+
+        holder, epoch = record.holder, record.transitions
+        moves = 0
+        if role is not Role.MEMBER:
+            holder, _, text = record.holder.rpartition("/")
+            epoch = int(text) if text.isdecimal() else 0
+            moves = record.transitions
+
+        return cls(
+            group,
+            role,
+            lease.name,
+            holder,
+            epoch,
+            ranges,
+            cast("ShardField", field),
+            index,
+            flags,
+            record.lease_seconds,
+            record.acquired,
+            record.renewed,
+            moves,
+            lease.resource_version,
+            lease.uid,
+        )
+
+    def body(self) -> dict[str, Any]:
+        """Return the whole Lease for a create or an update.
+
+        The body of an update has `resourceVersion` and `uid`. Without the uid, an update
+        would create a Lease that was deleted, on the version of the deleted one.
+        """
+        annotations = {_RANGES: str(self.ranges), _FIELD: self.field}
+        if self.flags:
+            annotations[_FLAGS] = " ".join(sorted(self.flags))
+
+        metadata: dict[str, Any] = {
+            "name": self.name,
+            "labels": {GROUP_LABEL: self.group, ROLE_LABEL: self.role.value},
+            "annotations": annotations,
+        }
+        if self.version:
+            metadata |= {"resourceVersion": self.version, "uid": self.uid}
+
+        member = self.role is Role.MEMBER
+        incarnation = f"{self.holder}/{self.epoch}" if self.holder else ""
+        record = LeaseRecord(
+            self.holder if member else incarnation,
+            self.seconds,
+            self.acquired,
+            self.renewed,
+            self.epoch if member else self.moves,
+        )
+        return {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": metadata,
+            "spec": record.spec(),
+        }
+
+
+def _index_of(group: str, name: str, ranges: int) -> int:
+    prefix = f"{group}-range-"
+    if not name.startswith(prefix):
+        raise ValueError(f"the name does not begin with {prefix!r}")
+
+    index = int(name.removeprefix(prefix))
+    if not 0 <= index < ranges:
+        raise ValueError(f"range {index} of {ranges}")
+
+    return index

@@ -1,0 +1,299 @@
+"""What one member has seen of its group, and what follows from that.
+
+Records come from one ordered watch, so they are always judged by a view of the same age.
+Answers to own writes are ahead of it: they say what the next write replaces, and no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aioinformer.controller.shards.assignment import score
+from aioinformer.controller.shards.lease import (
+    Flag,
+    Role,
+    ShardLease,
+    fence_name,
+    member_name,
+)
+
+if TYPE_CHECKING:
+    from aioinformer.controller.shards.timing import ShardTiming
+
+__all__ = ["GroupView", "SeenMember"]
+
+_RANK_PAUSE: Final = 0.2
+"""Seconds between the members that would all write the same."""
+
+_RANKS: Final = 5
+"""Number of members that do not wait for each other longer than the last of them."""
+
+
+@dataclass(slots=True)
+class SeenMember:
+    """Lease of a member, and since when it is as it is by the local clock."""
+
+    lease: ShardLease
+    changed: float
+    joining: float | None = None
+
+
+class GroupView:
+    """Leases of a shard group, as one member has seen them.
+
+    Attributes:
+        synced: True once the first list is complete.
+        group: Lease of the group, or None.
+        members: Leases of members by name.
+        fences: Fence of each range, or None.
+        absent: Time since which each fence is missing.
+        seen_fence: True once any fence was seen.
+        written: Answered own writes that the watch has not shown, by name.
+
+    Args:
+        timing: Durations of the group.
+        ranges: Number of ranges.
+    """
+
+    def __init__(self, group: str, timing: ShardTiming, ranges: int) -> None:
+        self.synced: bool = False
+        self.group: ShardLease | None = None
+        self.members: dict[str, SeenMember] = {}
+        self.fences: list[ShardLease | None] = [None] * ranges
+        self.absent: list[float] = [0.0] * ranges
+        self.seen_fence: bool = False
+        self.written: dict[str, ShardLease] = {}
+        self._group_name = group
+        self._timing = timing
+        self._ranges = ranges
+        # Members that a fence names and that have no Lease, by the name of it.
+        self._unknown: dict[str, float] = {}
+
+    # ------------------------------------------------------------ changes
+
+    def start(self, now: float) -> None:
+        """Record that the first list is complete: what it did not show is absent."""
+        self.synced = True
+        self.absent = [now] * self._ranges
+
+    def see(self, lease: ShardLease, now: float) -> None:
+        """Record a Lease."""
+        written = self.written.get(lease.name)
+        if written is not None and not self.is_newer(written, lease):
+            del self.written[lease.name]
+
+        if lease.role is Role.GROUP:
+            self.group = lease
+        elif lease.role is Role.FENCE:
+            self.fences[lease.index] = lease
+            self.seen_fence = True
+        else:
+            before = self.members.get(lease.name)
+            joining = None
+            if Flag.JOINING in lease.flags:
+                joining = now
+                if before is not None and before.joining is not None:
+                    joining = before.joining
+
+            self.members[lease.name] = SeenMember(lease, now, joining)
+            self._unknown.pop(lease.name, None)
+
+    def wrote(self, lease: ShardLease) -> None:
+        """Record the answer to an own write, unless the watch was faster."""
+        shown = self.shown(lease)
+        if shown is None or self.is_newer(lease, shown):
+            self.written[lease.name] = lease
+
+    def forget(self, name: str, now: float) -> int | None:
+        """Record that a Lease was deleted, and return the index of a fence."""
+        self.written.pop(name, None)
+        if self.group is not None and self.group.name == name:
+            self.group = None
+
+        self.members.pop(name, None)
+        for index, fence in enumerate(self.fences):
+            if fence is not None and fence.name == name:
+                self.fences[index] = None
+                self.absent[index] = now
+                return index
+
+        return None
+
+    def excuse(self, now: float, grace: float) -> None:
+        """Count the silence of others at most up to `grace` seconds before its limit.
+
+        A member that was cut off cannot know whether others were cut off too.
+        """
+        limit = now - self._timing.lease_duration + grace
+        for seen in self.members.values():
+            seen.changed = max(seen.changed, limit)
+
+    # ------------------------------------------------------------ Leases
+
+    @staticmethod
+    def is_newer(one: ShardLease, other: ShardLease) -> bool:
+        """Return True if a Lease has a later version than another state of it."""
+        return int(one.version) > int(other.version)
+
+    def shown(self, lease: ShardLease) -> ShardLease | None:
+        """Return what the watch has shown of a Lease."""
+        if lease.role is Role.GROUP:
+            return self.group
+
+        if lease.role is Role.FENCE:
+            return self.fences[lease.index]
+
+        seen = self.members.get(lease.name)
+        return None if seen is None else seen.lease
+
+    def fence(self, index: int) -> ShardLease | None:
+        """Return the newest known fence of a range."""
+        return self.written.get(fence_name(self._group_name, index), self.fences[index])
+
+    def member(self, identity: str) -> ShardLease | None:
+        """Return the newest known Lease of a member."""
+        name = member_name(self._group_name, identity)
+        seen = self.members.get(name)
+        return self.written.get(name, seen.lease if seen else None)
+
+    # ------------------------------------------------------------ decisions
+
+    def is_dead(self, identity: str, epoch: int) -> bool:
+        """Return True if a member in this epoch can never work again.
+
+        An older epoch than that of the fence means that this view is old.
+        """
+        seen = self.members.get(member_name(self._group_name, identity))
+        if seen is None:
+            return False
+
+        lease = seen.lease
+        return lease.epoch > epoch or (lease.epoch == epoch and not lease.holder)
+
+    def is_free(self, fence: ShardLease) -> bool:
+        """Return True if nobody can work under a fence."""
+        return not fence.holder or self.is_dead(fence.holder, fence.epoch)
+
+    def is_absent(self, index: int, now: float) -> bool:
+        """Return True if a fence is missing for so long that its owner cannot work."""
+        missing = self.fence(index) is None
+        return missing and now >= self.absent[index] + self._timing.lease_duration
+
+    def is_silent(self, seen: SeenMember, now: float) -> bool:
+        """Return True if a member may be expelled."""
+        return now >= seen.changed + self._timing.lease_duration
+
+    def is_eligible(self, seen: SeenMember, now: float) -> bool:
+        """Return True if a member may be given ranges."""
+        lease = seen.lease
+        if not lease.holder or Flag.LEAVING in lease.flags or self.is_silent(seen, now):
+            return False
+
+        return seen.joining is None or now < seen.joining + self._timing.joining
+
+    def eligible(self, now: float, but: str) -> tuple[list[str], list[str]]:
+        """Return the other members that may be given ranges, and those that could not take any."""
+        able: list[str] = []
+        unable: list[str] = []
+        for seen in self.members.values():
+            lease = seen.lease
+            if lease.holder != but and self.is_eligible(seen, now):
+                (unable if Flag.INELIGIBLE in lease.flags else able).append(
+                    lease.holder
+                )
+
+        return able, unable
+
+    def is_joining(self, identity: str) -> bool:
+        """Return True if a member cannot take ranges yet."""
+        seen = self.members.get(member_name(self._group_name, identity))
+        return seen is None or seen.joining is not None
+
+    def owner(self, index: int, now: float, but: str) -> str:
+        """Return the owner of a range, or nothing if there is none other than `but`."""
+        fence = self.fences[index]
+        if fence is None or fence.holder in ("", but) or self.is_free(fence):
+            return ""
+
+        seen = self.members.get(member_name(self._group_name, fence.holder))
+        return "" if seen is None or self.is_silent(seen, now) else fence.holder
+
+    def is_new(self) -> bool:
+        """Return True if nobody can have worked in this group."""
+        return not self.seen_fence and not any(
+            Flag.OWNER in seen.lease.flags for seen in self.members.values()
+        )
+
+    def newest_epoch(self, identity: str) -> int:
+        """Return the highest epoch of a member in any Lease; 0 for none."""
+        lease = self.member(identity)
+        epochs = [
+            fence.epoch for fence in self.fences if fence and fence.holder == identity
+        ]
+        return max(epochs, default=0) if lease is None else max([*epochs, lease.epoch])
+
+    def expired(
+        self, now: float, me: str, rank: list[str]
+    ) -> tuple[list[ShardLease], float]:
+        """Return Leases of members that are to be expelled, and when to ask again."""
+        due, again = [], now + self._timing.lease_duration
+        for seen in self.members.values():
+            lease = seen.lease
+            if not lease.holder or lease.holder == me:
+                continue
+
+            at = seen.changed + self._timing.lease_duration
+            if at <= now:
+                at += self.pause(lease.name, me, rank)
+
+            if at <= now:
+                due.append(lease)
+            else:
+                again = min(again, at)
+
+        return due, again
+
+    def unknown(self, now: float) -> dict[str, tuple[ShardLease, float]]:
+        """Return fences whose owner has no Lease, with the time since which it is missing."""
+        found: dict[str, tuple[ShardLease, float]] = {}
+        for fence in self.fences:
+            if fence is None or not fence.holder:
+                continue
+
+            name = member_name(self._group_name, fence.holder)
+            if name in self.members:
+                continue
+
+            since = self._unknown.setdefault(name, now)
+            if name not in found or found[name][0].epoch < fence.epoch:
+                found[name] = fence, since
+
+        for name in self._unknown.keys() - found.keys():
+            del self._unknown[name]
+
+        return found
+
+    def abandoned(self, now: float, me: str, rank: list[str]) -> list[ShardLease]:
+        """Return Leases of expelled members that nobody needs any more."""
+        found = []
+        named = {
+            member_name(self._group_name, fence.holder)
+            for fence in self.fences
+            if fence is not None and fence.holder
+        }
+        for name, seen in self.members.items():
+            if seen.lease.holder or name in named:
+                continue
+
+            at = seen.changed + 10 * self._timing.lease_duration
+            if now >= at + self.pause(name, me, rank):
+                found.append(seen.lease)
+
+        return found
+
+    def pause(self, subject: str, me: str, rank: list[str]) -> float:
+        """Return how long a member waits for others that would write the same."""
+        mine = score(f"{subject}/{me}", -2)
+        before = sum(score(f"{subject}/{other}", -2) > mine for other in rank)
+        return _RANK_PAUSE * min(before, _RANKS)
