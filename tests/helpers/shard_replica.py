@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from shard_simulation import Simulation
 
-    from aioinformer.controller.shards.lease import ShardLease
 
 _EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -11,7 +11,6 @@ from wire import proxying
 from aioinformer import Client
 from aioinformer.controller.shards.lease import GROUP_LABEL
 from aioinformer.controller.shards.shards import Shards
-from aioinformer.errors import LeadershipLost
 from aioinformer.model.resources import LEASES
 
 if TYPE_CHECKING:
@@ -201,10 +200,5 @@ class Cluster:
             if (it["metadata"].get("labels") or {}).get(GROUP_LABEL)
         ]
 
-    def may_write(self, work: Work, number: int) -> bool:
-        try:
-            work.shards.check(number)
-        except LeadershipLost:
-            return False
-
-        return True
+    def fences(self) -> list[dict[str, Any]]:
+        return [it for it in self.leases() if "-range-" in it["metadata"]["name"]]
