@@ -19,6 +19,7 @@ from aioinformer.cli.parameters import (
     complete_resource,
     duration,
     finite,
+    gates_by_name,
     given,
     namespace_name,
     users_by_token,
@@ -482,6 +483,13 @@ def doctor(
     is_flag=True,
     help="Delete objects whose owners are gone, as a cluster does.",
 )
+@click.option(
+    "--feature-gates",
+    multiple=True,
+    callback=gates_by_name,
+    metavar="NAME=true[,...]",
+    help="Feature gates to switch, as of a kube-apiserver. Repeatable.",
+)
 @_for
 @click.option(
     "-v",
@@ -499,6 +507,7 @@ def apiserver(
     users: tuple[tuple[str, tuple[str, ...]], ...],
     manifests: tuple[str, ...],
     garbage_collector: bool,
+    feature_gates: dict[str, bool],
     seconds: float | None,
     verbose: int,
 ) -> None:
@@ -528,6 +537,7 @@ def apiserver(
             users=tuple(named),
             manifests=manifests,
             garbage_collector=garbage_collector,
+            feature_gates=feature_gates,
             kubeconfig=kubeconfig,
             seconds=seconds,
         )

@@ -142,8 +142,9 @@ class InformerStatus:
 
     sharded_by_server: bool | None = None
     """True if the server filters by shard, False if it sends all objects and this
-    process drops the others: see `SharedInformerFactory.informer`. As of the last list;
-    None without `shards=`, or before a list that shows it."""
+    process drops the others: see `SharedInformerFactory.informer`. As of the last list
+    that shows it. None without `shards=`, and while unknown: filtered lists of custom
+    resources do not show it in Kubernetes 1.36."""
 
     cache: CacheStatus | None = None
     """State of the store on disk; None for an informer in memory."""

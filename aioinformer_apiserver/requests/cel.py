@@ -20,6 +20,9 @@ __all__ = ["CELError", "Expression", "ExpressionKind", "parse_cel"]
 class CELError(Exception):
     """Error in an expression."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
 
 class ExpressionKind(IntEnum):
     """Kinds of expressions, with the numbers that are in messages."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from copy import copy
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from aioinformer.watch import EventType, Selectors, Watch
 
@@ -18,40 +18,41 @@ if TYPE_CHECKING:
     from aioinformer.watch import ListOptions, ListPage, WatchEvent, WatchOptions
 
 
+@dataclass
+class ShardingServer:
+    """A server that filters the lists and watches of a `FakeListerWatcher` by shard."""
+
+    fake: FakeListerWatcher
+    honours: Callable[[], bool] = lambda: True
+    """Function that returns True for a connection that is filtered."""
+
+    list_seconds: Callable[[], float] = lambda: 0.0
+    """Function that returns the duration of a list."""
+
+    lists: list[tuple[Selectors, ListOptions]] = field(default_factory=list)
+    watches: list[tuple[Selectors, WatchOptions]] = field(default_factory=list)
+
+    def source(self, selectors: Selectors) -> ShardingSource:
+        return ShardingSource(self, self.fake.with_selectors(selectors))
+
+
 class ShardingSource:
-    """A `FakeListerWatcher` in front of which a server filters by shard.
+    """A source of a `ShardingServer`."""
 
-    Args:
-        fake: Source of the objects.
-        honours: Function that returns True for a connection that is filtered.
-        list_seconds: Function that returns the duration of a list.
-    """
-
-    def __init__(
-        self,
-        fake: FakeListerWatcher,
-        honours: Callable[[], bool] = lambda: True,
-        list_seconds: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        self.fake = fake
-        self.honours = honours
-        self.list_seconds = list_seconds
-        self.lists: list[tuple[Selectors, ListOptions]] = []
-        self.watches: list[tuple[Selectors, WatchOptions]] = []
-        self._part = fake.with_selectors(Selectors())
+    def __init__(self, server: ShardingServer, part: FakeListerWatcher) -> None:
+        self.server = server
+        self._part = part
 
     @property
     def resource(self) -> Resource:
-        return self.fake.resource
+        return self._part.resource
 
     @property
     def selectors(self) -> Selectors:
         return self._part.selectors
 
-    def with_selectors(self, selectors: Selectors) -> Self:
-        other = copy(self)
-        other._part = self.fake.with_selectors(selectors)
-        return other
+    def with_selectors(self, selectors: Selectors) -> ShardingSource:
+        return self.server.source(selectors)
 
     def selects(self, obj: KubeObject) -> bool:
         return self._part.selects(obj)
@@ -62,17 +63,17 @@ class ShardingSource:
 
     @asynccontextmanager
     async def list(self, options: ListOptions) -> AsyncIterator[ShardedFakePage]:
-        self.lists.append((self.selectors, options))
-        sharded = self.honours()
+        self.server.lists.append((self.selectors, options))
+        sharded = self.server.honours()
         async with self._part.list(options) as page:
-            await asyncio.sleep(self.list_seconds())
+            await asyncio.sleep(self.server.list_seconds())
             yield ShardedFakePage(page, self if sharded else None)
 
     @asynccontextmanager
     async def watch(self, options: WatchOptions) -> AsyncIterator[Watch]:
-        self.watches.append((self.selectors, options))
+        self.server.watches.append((self.selectors, options))
         async with self._part.watch(options) as watch:
-            if not self.honours():
+            if not self.server.honours():
                 yield watch
                 return
 

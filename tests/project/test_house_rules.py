@@ -118,6 +118,7 @@ PUBLIC_TO_THE_SERVER = {
     "aioinformer.model",
     "aioinformer.model.resources",
     "aioinformer.model.selectors",
+    "aioinformer.model.shards",
     "aioinformer.model.times",
     "aioinformer.model.yaml_values",
     "aioinformer.tables",

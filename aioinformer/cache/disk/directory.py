@@ -19,7 +19,14 @@ from aioinformer.errors import CacheError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["last_used", "remove_directory", "safe_directory", "set_aside"]
+__all__ = [
+    "check_complete",
+    "device_and_inode",
+    "last_used",
+    "remove_directory",
+    "safe_directory",
+    "set_aside",
+]
 
 logger: Final = guarded_logger(__name__)
 
@@ -377,3 +384,40 @@ def remove_directory(path: Path) -> None:
     # Last: without it, a process that waits for the lock creates new files.
     (path / STORE_LOCK).unlink()
     path.rmdir()
+
+
+def check_complete(path: Path) -> None:
+    """Check that a store has all files that LMDB, or a lock, would create.
+
+    They would belong to the user of the command that looks at the store, who may be
+    another one than that of the program.
+
+    Raises:
+        CacheError: If one is missing, or the store itself.
+    """
+    if device_and_inode(path / DATA) is None:
+        raise CacheError(f"there is no cache in {path}")
+
+    what = ""
+    for name in (LOCK, STORE_LOCK):
+        if device_and_inode(path / name) is None:
+            what = f"{name} is missing"
+
+    if not os.lstat(path / DATA).st_size:
+        what = f"{DATA} is empty"
+
+    if what:
+        raise CacheError(
+            f"cannot open the cache {path}: {what}. The next program that uses it "
+            "creates it"
+        )
+
+
+def device_and_inode(path: Path | str) -> tuple[int, int] | None:
+    """Return what identifies a file or directory; None if it is missing."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+
+    return status.st_dev, status.st_ino

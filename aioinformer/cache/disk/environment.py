@@ -24,6 +24,8 @@ from aioinformer.cache.disk.directory import (
     LOCK,
     READERS,
     STORE_LOCK,
+    check_complete,
+    device_and_inode,
     remove_directory,
     safe_directory,
     set_aside,
@@ -176,12 +178,12 @@ class Environment:
                 other processes have the file open, it is not set aside.
         """
         # By its inode: one path may lead there by a symbolic link above it.
-        key = _device_and_inode(path)
+        key = device_and_inode(path)
         if key is None:
             raise CacheError(f"there is no cache in {path}")
 
         if not create:
-            _check_complete(path)
+            check_complete(path)
 
         with cls._guard(key):
             env = cls._opened.get(key)
@@ -208,7 +210,7 @@ class Environment:
             CacheError: If the directory is not safe, or has no lock.
         """
         path = safe_directory(path.parent, path.name, create=False)
-        key = _device_and_inode(path)
+        key = device_and_inode(path)
         # The kernel's locks belong to a process, which loses them when it closes any
         # descriptor of their file. So a store of this process is left alone.
         guard = None if key is None else cls._guard(key)
@@ -752,7 +754,7 @@ class Environment:
     def _find(self) -> tuple[tuple[int, int] | None, ...]:
         """Return device and inode of the directory and its files."""
         paths = [self.path, *(self.path / it for it in (DATA, LOCK, STORE_LOCK))]
-        return tuple(map(_device_and_inode, paths))
+        return tuple(map(device_and_inode, paths))
 
     def _check_files(self) -> None:
         """Check that the files are still there.
@@ -761,8 +763,8 @@ class Environment:
         ends in which this is called.
         """
         if (
-            _device_and_inode(self._data) != self._identity[1]
-            or _device_and_inode(self._lock_file) != self._identity[-1]
+            device_and_inode(self._data) != self._identity[1]
+            or device_and_inode(self._lock_file) != self._identity[-1]
         ):
             self.check()
 
@@ -788,38 +790,5 @@ class _Doubtful(Exception):
     """File that LMDB has opened, but is not one of ours."""
 
 
-def _check_complete(path: Path) -> None:
-    """Check that a store has all files that LMDB, or a lock, would create.
-
-    They would belong to the user of the command that looks at the store, who may be
-    another one than that of the program.
-    """
-    if _device_and_inode(path / DATA) is None:
-        raise CacheError(f"there is no cache in {path}")
-
-    what = ""
-    for name in (LOCK, STORE_LOCK):
-        if _device_and_inode(path / name) is None:
-            what = f"{name} is missing"
-
-    if not os.lstat(path / DATA).st_size:
-        what = f"{DATA} is empty"
-
-    if what:
-        raise CacheError(
-            f"cannot open the cache {path}: {what}. The next program that uses it "
-            "creates it"
-        )
-
-
 class _Blocked(Exception):
     """Write transaction of another process that does not end."""
-
-
-def _device_and_inode(path: Path | str) -> tuple[int, int] | None:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-
-    return status.st_dev, status.st_ino

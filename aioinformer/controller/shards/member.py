@@ -370,7 +370,10 @@ class Member:
         """
         self._check_deadline(now)
         name = write.lease.name
-        self._writes.pop(name, None)
+        if self._writes.get(name) is not write:
+            return  # the watch was faster
+
+        del self._writes[name]
         self._retry.pop(name, None)
         if outcome is Outcome.OK:
             if write.verb != "delete":
@@ -441,6 +444,12 @@ class Member:
     def _own_seen(self, lease: ShardLease, now: float) -> None:
         sent = self._sent.get(lease.renewed)
         if sent is not None and lease.holder == self.identity:
+            write = self._writes.get(self._name)
+            if write is not None and write.lease.renewed == lease.renewed:
+                del self._writes[self._name]  # a sight is as good as an answer
+                self._own_answered(write, Outcome.OK, now)
+                self._touch()
+
             if self._is_echo(sent):
                 self._echo = sent
                 if self._founded is not None:
@@ -688,8 +697,9 @@ class Member:
         part.quiet = None
         self._commands.append(Cancel(index))
 
-    def _note_ends(self, now: float) -> None:
-        """Go on with ranges whose cancelled work has ended."""
+    def _note_ends(self, now: float) -> bool:
+        """Go on with ranges whose cancelled work has ended; return True for any."""
+        any_ended = False
         for part in self._ranges:
             if part.quiet is None:
                 continue
@@ -698,10 +708,13 @@ class Member:
                 self._due(part.quiet)
                 continue
 
+            any_ended = True
             part.quiet = None
             part.cancelled = False
             drained = part.state is RangeState.DRAINING
             part.state = RangeState.RELEASING if drained else RangeState.NONE
+
+        return any_ended
 
     def _claim(
         self, index: int, now: float, wall: datetime, owner: bool = True
@@ -750,7 +763,7 @@ class Member:
         if now >= self.next_due:
             dirty, self._dirty = self._dirty, False
             self.next_due = math.inf
-            self._note_ends(now)
+            dirty |= self._note_ends(now)
             if self.state is MemberState.LOST:
                 self._rejoin(now)
 

@@ -39,7 +39,7 @@ class ShardTiming:
     lease_duration: float = 20.0
     renew_deadline: float = 11.0
     retry_period: float = 3.0
-    drain: float = 8.0
+    drain: float = 7.0
     stop: float = 1.0
     flight: float = 1.0
     clock_error: float = 0.2
@@ -97,7 +97,7 @@ class ShardTiming:
     @property
     def joining(self) -> float:
         """Time for which others keep ranges free for a member that joins."""
-        return 2 * self.retry_period + 2
+        return 2 * self.retry_period
 
     @property
     def unable(self) -> float:

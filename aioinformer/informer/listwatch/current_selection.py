@@ -47,6 +47,9 @@ class CurrentSelection:
         selectors: Selectors of the source.
         stored: True once the store has no other objects, so that a known uid needs no
             hash: that takes as long as a third of all other work on an event.
+        caught_up: True if the watch repeats nothing.
+        has_all: True if the source sends nothing but objects to store, and changes
+            that it does not have.
     """
 
     def __init__(
@@ -61,15 +64,12 @@ class CurrentSelection:
         # first, and those of all others. The watch repeats older changes.
         self._floors: list[tuple[ShardSelector, int]] = []
         self._floor = -1
+        self.caught_up: bool = True
+        self.has_all: bool = True
+        self._note_changes()
 
     def __repr__(self) -> str:
         return f"<CurrentSelection {self.selectors}>"
-
-    @property
-    def has_all(self) -> bool:
-        """True if the source sends nothing but objects to store."""
-        shards = self.selectors.shards
-        return (shards is None or shards.whole) and self.caught_up
 
     def has(self, obj: KubeObject) -> bool:
         """Return True if a shard of the selection has an object."""
@@ -115,6 +115,7 @@ class CurrentSelection:
             self.source = reselected(self.source, selectors)
             self.selectors = selectors
             self._in_namespace.clear()
+            self._note_changes()
 
     def widen(
         self, selectors: Selectors, added: ShardSelector, *, watched: int, listed: int
@@ -135,17 +136,20 @@ class CurrentSelection:
         floors = [(shards, max(floor, watched)) for shards, floor in self._floors]
         self._floors = [(added, listed), *floors]
         self._floor = max(self._floor, watched)
+        self._note_changes()
         self.reached(min(watched, listed))
-
-    @property
-    def caught_up(self) -> bool:
-        """True if the watch repeats nothing."""
-        return not self._floors
 
     def reached(self, version: int) -> None:
         """Record the version of the watch: a floor ends where a version passes it."""
         if self._floors and version >= self.newest_floor:
             self._floors, self._floor = [], -1
+            self._note_changes()
+
+    def _note_changes(self) -> None:
+        """Update the attributes that are read for each batch of events."""
+        shards = self.selectors.shards
+        self.caught_up = not self._floors
+        self.has_all = (shards is None or shards.whole) and self.caught_up
 
     @property
     def newest_floor(self) -> int:

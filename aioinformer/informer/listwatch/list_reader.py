@@ -73,6 +73,8 @@ class ListReader:
         self._began = 0.0
         self._items = 0
         self._tokens: set[str] = set()
+        # True if the current list has objects of other shards.
+        self._has_others = False
 
     @property
     def absent(self) -> bool:
@@ -83,6 +85,7 @@ class ListReader:
         """Begin a list."""
         self._began, self._items = _now(), 0
         self._tokens.clear()
+        self._has_others = False
         self._stats.metrics.list_began()
 
     def completed(self, version: str) -> None:
@@ -153,10 +156,14 @@ class ListReader:
             return await self.failed(exc)
 
     def _note_sharding(self, page: ListPage) -> None:
-        """Record whether the server has filtered a page by shard."""
-        if self.selection.selectors.shards is not None and isinstance(
-            page, ShardedPage
-        ):
+        """Record whether the server has filtered a page by shard.
+
+        Filtered lists of custom resources do not show it, so the absence proves nothing.
+        """
+        if self.selection.selectors.shards is None or not isinstance(page, ShardedPage):
+            return
+
+        if page.sharded or self._has_others:
             self._stats.list_sharded(page.sharded)
 
     def _request_ahead(self, pages: PagesAhead, phase: Listing, token: str) -> None:
@@ -184,7 +191,9 @@ class ListReader:
         self._items += len(objects)
         selection = self.selection
         if not selection.has_all:
+            received = len(objects)
             objects = [obj for obj in objects if selection.has(obj)]
+            self._has_others |= len(objects) < received
 
         with store_calls:
             await self._store.stage(objects, after_reset=after_reset)

@@ -482,7 +482,7 @@ class Reflector:
         self, watch: Watch, version: str, rest: list[WatchEvent] | None = None
     ) -> WatchEnded:
         """Feed a watch to the store, until it ends or the selection changes."""
-        with self._selections.following(watch):
+        with self._selections.following(watch, version):
             return await self._watches.follow(watch, version, rest)
 
     async def _verify(self, resume: Resume, version: str) -> None:

@@ -85,8 +85,9 @@ class SelectionChanges:
         self._rng = rng
         # Delay from the first of several changes.
         self._gathering: asyncio.TimerHandle | None = None
-        # Watch to be ended for a change.
+        # Watch to be ended for a change, and the version at which it began.
         self._followed: Watch | None = None
+        self._version = ""
         # List of the shards to be added, the task that makes it, and the step that
         # takes it.
         self._added: AddedList | None = None
@@ -113,9 +114,14 @@ class SelectionChanges:
             self._gathering = loop.call_later(GATHER_SECONDS, self._gathered)
 
     @contextmanager
-    def following(self, watch: Watch) -> Iterator[None]:
-        """End a watch, which is followed in the block, when a step can be made."""
-        self._followed = watch
+    def following(self, watch: Watch, version: str) -> Iterator[None]:
+        """End a watch, which is followed in the block, when a step needs that.
+
+        Args:
+            watch: Watch of the current selection.
+            version: Version after which it has changes.
+        """
+        self._followed, self._version = watch, version
         if self.due:
             watch.stop()
 
@@ -254,7 +260,11 @@ class SelectionChanges:
 
     def _gathered(self) -> None:
         self._gathering = None
-        if self._added is not None or self.wanted != self.current.selectors:
+        change = next_change(self.current.selectors, self.wanted)
+        following = self._followed is not None and not self.due
+        if isinstance(change, Widen) and self._added is None and following:
+            self._begin_added(change, self._version)  # needs no end of the watch
+        elif change is not None or self._added is not None:
             self._interrupt()
 
     def _interrupt(self) -> None:

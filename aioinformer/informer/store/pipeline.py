@@ -713,7 +713,8 @@ class Pipeline:
         now = await self._complete(new)
         before = self._current()
         first = not self.synced
-        reset = self._reset_list is new
+        # Nobody has seen the stored objects that a first list replaces.
+        reset = self._reset_list is new and not first
         selects, self._selects = self._selects, None
         prepared: list[Batch] = []
 

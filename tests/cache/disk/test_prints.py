@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -187,6 +189,13 @@ def nodes(body: dict[str, Any]) -> dict[str, Any]:
         pytest.param(closing_over(images), closing_over(nodes), id="inner-function"),
         pytest.param(partial(images, {}), partial(images, {"a": 1}), id="partial"),
         pytest.param("a".join, "b".join, id="built-in"),
+        pytest.param(
+            closing_over(re.compile("a")), closing_over(re.compile("b")), id="pattern"
+        ),
+        pytest.param(
+            closing_over(frozenset("a")), closing_over(frozenset("b")), id="frozenset"
+        ),
+        pytest.param(closing_over(os.getpid), closing_over(os.getppid), id="library"),
     ],
 )
 def test_other_arguments_or_state_have_another_print(
@@ -200,6 +209,8 @@ def test_equal_arguments_have_the_same_print() -> None:
     assert print_of(drop("a.b")) == print_of(drop("a.b"))
     assert print_of(index_by("a.b")) == print_of(index_by("a.b"))
     assert print_of(closing_over({1, 2})) == print_of(closing_over({2, 1}))
+    logs = logging.getLogger("app")
+    assert print_of(closing_over(logs)) == print_of(closing_over(logs))
     assert print_of(transform_dict(images)) == print_of(transform_dict(images))
 
 
@@ -269,7 +280,7 @@ def install(packages: Path, version: str, *, distribution: str = "acme") -> None
     for old in packages.glob("*.dist-info"):
         shutil.rmtree(old)
 
-    info = packages / f"{distribution}-{version}.dist-info"
+    info = packages / f"{distribution.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Name: {distribution}\nVersion: {version}\n")
     (info / "top_level.txt").write_text("acme\n")
@@ -289,11 +300,12 @@ def test_upgraded_package_changes_the_print(
     packages: Path, source: str, distribution: str
 ) -> None:
     install(packages, "1.0", distribution=distribution)
-    before = print_of(made(source))
-    assert print_of(made(source)) == before
+    functions = [made(source) for _ in range(3)]
+    before = print_of(functions[0])
+    assert print_of(functions[1]) == before
 
     install(packages, "1.1", distribution=distribution)
-    assert print_of(made(source)) != before
+    assert print_of(functions[2]) != before
 
 
 def test_package_of_unknown_version_is_not_shared(packages: Path) -> None:
@@ -301,7 +313,8 @@ def test_package_of_unknown_version_is_not_shared(packages: Path) -> None:
     shutil.rmtree(packages / "acme-1.0.dist-info")
     source = "from acme import team_of\ndef f(obj): return team_of(obj)"
 
-    assert print_of(made(source)) != print_of(made(source))
+    one, other = made(source), made(source)
+    assert print_of(one) != print_of(other)
 
 
 @pytest.mark.parametrize(
@@ -317,11 +330,13 @@ def test_edited_module_of_the_program_changes_the_print(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    prints = []
+    prints: list[str] = []
+    functions: list[Callable[..., object]] = []
     for number in (1, 2):
         (tmp_path / "acme.py").write_text(f"def team_of(obj): return {number}\n")
         importlib.invalidate_caches()
-        prints += [print_of(made(source)), print_of(made(source))]
+        functions += [made(source), made(source)]  # else they may have one id
+        prints += map(print_of, functions[-2:])
         del sys.modules["acme"]
 
     assert prints[0] == prints[1] != prints[2] == prints[3]
