@@ -6,7 +6,7 @@ import socket
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
-from aioinformer._tasks import Supervisor
+from aioinformer._tasks import Notifier, Supervisor
 from aioinformer._user_code import text_of
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.event_recorder import EventRecorder
@@ -162,7 +162,8 @@ class Shards(Lifecycle):
         self._recorder = EventRecorder(client, "aioinformer.dev/shards")
         self._users: list[ShardUser] = []
         self._replica: Replica | None = None  # set while it runs
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
+        self._ended = Notifier()
         self._supervisor = Supervisor(self._run_supervised, f"shards {name}")
 
     def __repr__(self) -> str:
@@ -301,6 +302,19 @@ class Shards(Lifecycle):
         """
         await self._supervisor.stop()
 
+    async def failed(self) -> Exception:
+        """Wait until a run fails, and return its error.
+
+        A program without a `Manager` needs it: nothing is owned any more then.
+
+        Cancellation:
+            Safe.
+        """
+        while self._failure is None:
+            await self._ended.wait()
+
+        return self._failure
+
     async def run(self) -> None:
         """Take part in the group until cancelled, in a `Manager` or a task of your own.
 
@@ -335,6 +349,7 @@ class Shards(Lifecycle):
                 raise
             finally:
                 self._replica = None
+                self._ended.notify()
 
     def _make_member(self) -> Member:
         return Member(

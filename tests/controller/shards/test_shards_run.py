@@ -257,7 +257,8 @@ async def test_other_number_of_ranges_ends_the_run(cluster: Cluster) -> None:
         assert "16" in other.why_not_ready()
         with pytest.raises(OptionsError, match="16"):
             async with other:
-                await asyncio.sleep(60)
+                async with asyncio.timeout(60):
+                    assert "16" in str(await other.failed())
 
 
 # ---------------------------------------------------------------- reports
