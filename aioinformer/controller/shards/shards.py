@@ -332,24 +332,29 @@ class Shards(Lifecycle):
             raise OptionsError(f"shards {self.name} are already running")
 
         self._failure = None
-        async with keep_open(self._client):
-            self._replica = Replica(
-                self.name,
-                self._make_member,
-                self._client,
-                self._client.namespace if self._namespace is None else self._namespace,
-                self._users,
-                self._recorder,
-                self._metrics,
-            )
-            try:
-                await self._replica.run(ready)
-            except Exception as exc:
-                self._failure = exc
-                raise
-            finally:
-                self._replica = None
-                self._ended.notify()
+        try:
+            async with keep_open(self._client):
+                await self._run_replica(ready)
+        except Exception as exc:
+            self._failure = exc
+            raise
+        finally:
+            self._ended.notify()
+
+    async def _run_replica(self, ready: Callable[[], None]) -> None:
+        self._replica = Replica(
+            self.name,
+            self._make_member,
+            self._client,
+            self._client.namespace if self._namespace is None else self._namespace,
+            self._users,
+            self._recorder,
+            self._metrics,
+        )
+        try:
+            await self._replica.run(ready)
+        finally:
+            self._replica = None
 
     def _make_member(self) -> Member:
         return Member(

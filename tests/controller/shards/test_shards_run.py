@@ -255,10 +255,12 @@ async def test_other_number_of_ranges_ends_the_run(cluster: Cluster) -> None:
                 await other.run()
 
         assert "16" in other.why_not_ready()
+        await other.start()
+        async with asyncio.timeout(60):
+            assert "16" in str(await other.failed())
+
         with pytest.raises(OptionsError, match="16"):
-            async with other:
-                async with asyncio.timeout(60):
-                    assert "16" in str(await other.failed())
+            await other.shutdown()
 
 
 # ---------------------------------------------------------------- reports
