@@ -20,11 +20,33 @@ if TYPE_CHECKING:
 
     from aioinformer.testing import APIServer
 
-__all__ = ["Cluster", "Work", "now"]
+__all__ = ["Cluster", "ShardListener", "Work", "now"]
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+class ShardListener:
+    """User that only records what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    def hold(self, numbers: frozenset[int]) -> None:
+        self.calls.append(("hold", len(numbers)))
+
+    def start(self, number: int) -> None:
+        self.calls.append(("start", number))
+
+    def drain(self, number: int) -> None:
+        self.calls.append(("drain", number))
+
+    def cancel(self, number: int) -> None:
+        self.calls.append(("cancel", number))
+
+    def busy(self, number: int) -> bool:
+        return False
 
 
 class Work:

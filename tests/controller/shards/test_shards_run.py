@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from metrics_helpers import PlainSink
-from shards_helpers import Cluster, now
+from shards_helpers import Cluster, ShardListener, now
 from task_helpers import cancelled_after
 
 from aioinformer import Client, KubeObject, Shards
@@ -44,7 +44,7 @@ def texts(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_late_user_is_told_what_is_owned(cluster: Cluster) -> None:
     async with cluster.replica("a") as first:
         await cluster.settled()
-        late = Listener()
+        late = ShardListener()
         first.shards.join(late)
         assert late.calls == [("hold", 16), *(("start", it) for it in range(16))]
         with pytest.raises(OptionsError, match="uses shards sites already"):
@@ -55,34 +55,12 @@ async def test_late_user_is_told_what_is_owned(cluster: Cluster) -> None:
         assert first.shards.held == frozenset(range(16))
 
 
-class Listener:
-    """User that only records what it is told."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, int]] = []
-
-    def hold(self, numbers: frozenset[int]) -> None:
-        self.calls.append(("hold", len(numbers)))
-
-    def start(self, number: int) -> None:
-        self.calls.append(("start", number))
-
-    def drain(self, number: int) -> None:
-        self.calls.append(("drain", number))
-
-    def cancel(self, number: int) -> None:
-        self.calls.append(("cancel", number))
-
-    def busy(self, number: int) -> bool:
-        return False
-
-
 async def test_replica_leaves_with_its_last_user_and_joins_with_the_next(
     cluster: Cluster,
 ) -> None:
     async with cluster.shards("a") as shards:
         for _ in range(2):
-            user = Listener()
+            user = ShardListener()
             shards.join(user)
             await asyncio.sleep(10)
             assert len(shards.held) == 16
@@ -249,7 +227,7 @@ async def test_other_number_of_ranges_ends_the_run(cluster: Cluster) -> None:
     async with cluster.replica("a"):
         await cluster.settled()
         other = cluster.shards("b", ranges=32)
-        other.join(Listener())
+        other.join(ShardListener())
         with pytest.raises(OptionsError, match="16"):
             async with asyncio.timeout(60):
                 await other.run()
@@ -326,7 +304,7 @@ async def test_end_without_a_server_is_bounded(
 async def test_shards_run_again_but_not_twice(cluster: Cluster) -> None:
     shards = cluster.shards("a")
     for _ in range(2):
-        user = Listener()
+        user = ShardListener()
         shards.join(user)
         async with shards:
             await asyncio.sleep(6)
@@ -347,7 +325,7 @@ async def test_cancelled_run_leaves_no_task_and_no_owner(
 ) -> None:
     for turns in range(0, 40, 3):
         shards = cluster.shards(f"a-{turns}")
-        shards.join(Listener())
+        shards.join(ShardListener())
         task = await cancelled_after(shards.run(), turns, moment=moment)
         assert task.cancelled()
         assert {it["spec"]["holderIdentity"] for it in cluster.fences()} <= {""}
