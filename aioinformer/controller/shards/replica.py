@@ -45,6 +45,10 @@ _CONCURRENT_WRITES: Final = 8
 """Fences that are written at the same time. Each write takes a connection."""
 
 
+_SHORTEST_SECONDS: Final = 0.001
+"""Shortest time until the next step that no input requests."""
+
+
 class Replica:
     """One run of a replica: its watch of Leases, its writes, and its users.
 
@@ -522,7 +526,9 @@ class Replica:
         overdue = min(cancelled, default=math.inf) + self._timing.stop
         due = min(self._member.next_due, overdue)
         if self._joined and not math.isinf(due):
-            self._timer = self._clock.call_at(due, self.step)
+            # Timers may fire a little early, and nothing would be due then.
+            soon = self._clock.now() + _SHORTEST_SECONDS
+            self._timer = self._clock.call_at(max(due, soon), self.step)
 
     # ------------------------------------------------------------ writes
 
