@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from shard_simulation import Simulation
 
-    from aioinformer.controller.shards.lease import ShardLease
 
 _EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -58,9 +57,9 @@ class Replica:
         self.skew = timedelta(seconds=world.random.uniform(-30, 30))
         # Keys in work by range, and ranges of which work may start.
         self.work: dict[int, set[int]] = {}
-        self.open: set[int] = set()
+        self.open: dict[int, None] = {}
         self._shown = 0
-        self._known: set[str] = set()
+        self._known: dict[str, None] = {}  # in order
         self._arriving: deque[tuple[float, int]] = deque()
         self._inbox: list[tuple[object, ...]] = []
         self._timer = math.inf
@@ -98,13 +97,13 @@ class Replica:
         for name in gone:
             self.member.lease_gone(name, now, missed=True)
 
-        self._known = set(names)
+        self._known = dict.fromkeys(names)
         self._shown = len(server.log)
         self._arriving.clear()
         if first or not self.member._view.synced:
             self.member.synced(now)
 
-        self.world.watching.add(self)
+        self.world.watching[self] = None
         self.drive()
 
     def reaches(self) -> bool:
@@ -133,10 +132,10 @@ class Replica:
             self._shown = index + 1
             change = server.log[index]
             if change.lease is not None:
-                self._known.add(change.name)
+                self._known[change.name] = None
                 self.member.lease_seen(change.lease, now)
             else:
-                self._known.discard(change.name)
+                self._known.pop(change.name, None)
                 self.member.lease_gone(change.name, now)
 
         if self._arriving:
@@ -177,14 +176,14 @@ class Replica:
                         self._send(command)
                     case Start(index):
                         self.world.started(self, index)
-                        self.open.add(index)
+                        self.open[index] = None
                     case Drain(index):
                         self.world.closed(self, index)
-                        self.open.discard(index)
+                        self.open.pop(index, None)
                         self._check_end(index)
                     case Cancel(index):
                         self.world.closed(self, index)
-                        self.open.discard(index)
+                        self.open.pop(index, None)
                         self._cancel(index)
 
             if self.member.next_due > now:

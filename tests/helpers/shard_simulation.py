@@ -123,7 +123,7 @@ class Simulation:
         self.server = LeaseServer()
         self.up = True
         self.now = 0.0
-        self.watching: set[Replica] = set()
+        self.watching: dict[Replica, None] = {}  # in order
         self.replicas: list[Replica] = []
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._number = 0
@@ -271,7 +271,7 @@ class Simulation:
             self.result.violations.append(f"{replica.identity} left with work")
 
         replica.alive = False
-        self.watching.discard(replica)
+        self.watching.pop(replica, None)
         self.replicas.remove(replica)
         self.suspended(replica)
 
