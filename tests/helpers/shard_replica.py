@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aioinformer.controller.shards.member import (
@@ -19,6 +20,7 @@ from aioinformer.controller.shards.member import (
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from shard_simulation import Simulation
 
@@ -61,7 +63,7 @@ class Replica:
         self._shown = 0
         self._known: dict[str, None] = {}  # in order
         self._arriving: deque[tuple[float, int]] = deque()
-        self._inbox: list[tuple[object, ...]] = []
+        self._inbox: list[Callable[[], None]] = []
         self._timer = math.inf
         world.after(world.random.uniform(0.05, 0.3), self.list)
 
@@ -219,7 +221,7 @@ class Replica:
                 return
 
             if self.paused:
-                self._inbox.append((told, outcome, version, uid))
+                self._inbox.append(partial(told, outcome, version, uid))
                 return
 
             answer[0] = True
@@ -281,14 +283,10 @@ class Replica:
 
     def _cancel(self, index: int) -> None:
         timing = self.world.timing
-        longest = 0.0
         for key in tuple(self.work.get(index, ())):
             ends = self.random.uniform(0, timing.stop) / self.rate
-            longest = max(longest, ends)
             flight = self.random.uniform(0, timing.flight)
-            self.world.after(
-                ends, lambda key=key, flight=flight: self._end_work(index, key, flight)
-            )
+            self.world.after(ends, partial(self._end_work, index, key, flight))
 
         if not self.work.get(index):
             self._check_end(index)
@@ -314,10 +312,8 @@ class Replica:
             for key in tuple(keys):
                 if self.member.owns(index, now):
                     self.world.begun(self, key)
-                    self.world.after(
-                        self.random.uniform(0, 5),
-                        lambda index=index, key=key: self._end_work(index, key),
-                    )
+                    seconds = self.random.uniform(0, 5)
+                    self.world.after(seconds, partial(self._end_work, index, key))
                 else:
                     keys.discard(key)
 
@@ -327,8 +323,7 @@ class Replica:
 
         # What waited in the sockets, in any order.
         inbox, self._inbox = self._inbox, []
-        actions = [lambda told=told, rest=rest: told(*rest) for told, *rest in inbox]
-        actions += [self.drive, self.reconnect]
+        actions = [*inbox, self.drive, self.reconnect]
         self.random.shuffle(actions)
         for action in actions:
             action()

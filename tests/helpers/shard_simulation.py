@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shard_replica import Replica
@@ -344,7 +345,7 @@ class Simulation:
     def _rolling(self, _: Replica) -> None:
         for number, old in enumerate(tuple(self.replicas)):
             self.after(number * 8, self.join)
-            self.after(number * 8 + 4, lambda old=old: self._retire(old))  # type: ignore[misc]
+            self.after(number * 8 + 4, partial(self._retire, old))
 
     def _retire(self, replica: Replica) -> None:
         if replica.alive:
@@ -355,10 +356,7 @@ class Simulation:
         for replica in self.replicas:
             before = getattr(replica, name)
             setattr(replica, name, value)
-            self.after(
-                seconds,
-                lambda replica=replica, before=before: setattr(replica, name, before),
-            )
+            self.after(seconds, partial(setattr, replica, name, before))
 
     def _lost(self, _: Replica) -> None:
         self._for_a_while(60, "losing", 0.3)

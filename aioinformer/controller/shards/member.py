@@ -559,12 +559,11 @@ class Member:
         others, unable = self._view.eligible(now, self.identity)
         self._assign(now, others, unable)
         self._keep_up(now, wall, others)
-        me, view = self.identity, self._view
+        me = self.identity
         for index, part in enumerate(self._ranges):
             if part.state is RangeState.NONE and self._wanted[index] != me:
-                fence = view.fences[
-                    index
-                ]  # most ranges have nothing to do with this one
+                # Nothing is to be done for most ranges.
+                fence = self._view.fences[index]
                 if fence is not None and fence.holder != me and part.free is None:
                     continue
 
@@ -626,9 +625,8 @@ class Member:
                 self._due(part.drained_by)
 
         if part.state is RangeState.RELEASING:
-            if wanted or (
-                fence is not None and not self._own.is_mine(fence)
-            ):  # the work has ended, so it begins by a write, as elsewhere
+            if wanted or (fence is not None and not self._own.is_mine(fence)):
+                # Only the answer to another write makes it held.
                 part.state = RangeState.NONE
             else:
                 self._claim(index, now, wall, owner=False)
@@ -772,9 +770,9 @@ class Member:
         if self.deadline is None:
             return frozenset()
 
-        mine = {index for index, part in enumerate(self._ranges) if part.works}
-        given = enumerate(self._wanted)
-        return frozenset(mine | {i for i, member in given if member == self.identity})
+        pairs = enumerate(zip(self._ranges, self._wanted, strict=True))
+        me = self.identity
+        return frozenset(i for i, (part, one) in pairs if part.works or one == me)
 
     @property
     def owners(self) -> tuple[str, ...]:
