@@ -268,7 +268,7 @@ class Member:
                 self._own_answered(write, Outcome.OK, now)
                 self._touch()
 
-            if self._upkeep.created is not None:
+            if self._upkeep.created is not None or self._view.written:
                 self._touch()
 
             deadline = self._own.deadline
