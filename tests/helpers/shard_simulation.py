@@ -152,8 +152,8 @@ class Simulation:
     def after(self, seconds: float, call: Callable[[], object]) -> None:
         self.at(self.now + seconds, call)
 
-    def run(self, seconds: float) -> Result:
-        """Run for this long, and return what was seen."""
+    def run(self, seconds: float, *, until_violated: bool = False) -> Result:
+        """Run until this time, or until the first violation; return what was seen."""
         before = time.process_time()
         self.at(1.0, self._work)
         if self._faults:
@@ -164,6 +164,9 @@ class Simulation:
         while events and events[0][0] <= seconds:
             self.now, _, call = heapq.heappop(events)
             call()
+            if until_violated and self.result.violations:
+                break
+
             if self.now >= second + 1:
                 self.result.busiest = max(
                     self.result.busiest, self.server.requests - count

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+import shard_mutants as mutants
 from shard_driver import Driver, put
 from shard_server import LeaseServer
 
@@ -17,11 +20,18 @@ from aioinformer.controller.shards.member import (
 )
 from aioinformer.errors import OptionsError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 HELD, NONE = RangeState.HELD, RangeState.NONE
 
 
 def own(driver: Driver) -> ShardLease:
     return driver.server.leases[member_name("sites", driver.member.identity)]
+
+
+def state_of(driver: Driver) -> MemberState:
+    return driver.member.state
 
 
 def alone(**options: int) -> Driver:
@@ -49,10 +59,10 @@ def test_member_is_live_once_the_watch_shows_its_lease() -> None:
     driver.shows = False
     driver.run(1)
     assert Flag.JOINING in own(driver).flags
-    assert driver.member.state is MemberState.JOINING  # the answer is not enough
+    assert state_of(driver) is MemberState.JOINING  # the answer is not enough
     driver.shows = True
     driver.run(0.2)
-    assert driver.member.state is MemberState.LIVE
+    assert state_of(driver) is MemberState.LIVE
     driver.run(0.2)
     assert own(driver).flags == frozenset()
 
@@ -64,7 +74,7 @@ def test_sight_of_a_lease_that_was_sent_long_ago_makes_nobody_live() -> None:
     driver.answers = False
     driver.run(12)
     driver.watch()
-    assert driver.member.state is MemberState.JOINING
+    assert state_of(driver) is MemberState.JOINING
 
 
 def test_first_start_does_not_wait_for_absent_fences() -> None:
@@ -109,7 +119,7 @@ def test_member_with_another_number_of_ranges_does_not_join(role: Role) -> None:
     driver.run(3)
     assert "has 4 ranges by uid" in driver.member.refusal
     assert "this replica has 2 by uid" in driver.member.refusal
-    assert driver.member.state is MemberState.LEFT
+    assert state_of(driver) is MemberState.LEFT
     assert len(server.log) == 1
 
 
@@ -128,10 +138,10 @@ def test_member_waits_while_another_process_has_its_identity() -> None:
     driver = Driver(server)
     driver.run(15)
     renewing(driver, 15, "a")
-    assert driver.member.state is MemberState.JOINING
+    assert state_of(driver) is MemberState.JOINING
     assert "another process has the identity 'a'" in driver.member.reason
     driver.run(21)
-    assert driver.member.state is MemberState.LIVE
+    assert state_of(driver) is MemberState.LIVE
     assert driver.member.epoch == 2
 
 
@@ -173,7 +183,7 @@ def test_late_sight_of_a_renewal_does_not_bring_back_lost_ranges() -> None:
     driver.run(9)
     driver.now += 5  # the process stood still
     driver.watch()
-    assert driver.member.state is MemberState.LOST
+    assert state_of(driver) is MemberState.LOST
     assert not driver.member.owns(0, driver.now)
 
 
@@ -193,7 +203,7 @@ def test_member_rejoins_after_its_work_has_ended_and_not_before() -> None:
     writes = len(driver.server.log)
     driver.shows = True
     driver.run(30)
-    assert driver.member.state is MemberState.LOST
+    assert state_of(driver) is MemberState.LOST
     assert len(driver.server.log) == writes  # nothing was written
     assert driver.fence(0) is not None
 
@@ -201,7 +211,7 @@ def test_member_rejoins_after_its_work_has_ended_and_not_before() -> None:
         driver.member.ended(index, driver.now)
 
     driver.run(1.1)  # requests of the work may still arrive
-    assert driver.member.state is MemberState.LOST
+    assert state_of(driver) is MemberState.LOST
     driver.run(4)
     assert driver.member.epoch == 2
     assert driver.member.held == {0, 1}
@@ -448,12 +458,12 @@ def test_leaving_member_gives_up_its_ranges_and_deletes_its_lease() -> None:
     driver.member.leave(driver.now)
     driver.run(1)
     assert Flag.LEAVING in own(driver).flags
-    assert driver.member.state is MemberState.LEAVING
+    assert state_of(driver) is MemberState.LEAVING
     for index in (0, 1):
         driver.member.ended(index, driver.now)
 
     driver.run(1)
-    assert driver.member.state is MemberState.LEFT
+    assert state_of(driver) is MemberState.LEFT
     assert name not in driver.server.leases
     assert all(fence and not fence.holder for fence in map(driver.fence, (0, 1)))
 
@@ -464,13 +474,13 @@ def test_leaving_member_that_loses_its_lease_leaves_when_its_work_has_ended() ->
     driver.member.leave(driver.now)
     driver.shows = False
     driver.run(12)
-    assert driver.member.state is MemberState.LOST
+    assert state_of(driver) is MemberState.LOST
     driver.shows = True
     for index in (0, 1):
         driver.member.ended(index, driver.now)
 
     driver.run(3)
-    assert driver.member.state is MemberState.LEFT
+    assert state_of(driver) is MemberState.LEFT
     assert not own(driver).holder  # others need not wait
 
 
@@ -591,3 +601,34 @@ def test_views_say_who_owns_what() -> None:
     driver.run(0.1)
     assert member.owners == ("", "a")
     assert member.unowned[0] > silent
+
+
+# ---------------------------------------------------------------- rules removed
+
+
+@pytest.mark.parametrize(
+    ("mutant", "test"),
+    [
+        (
+            mutants.resume_on_sight,
+            test_released_range_that_is_wanted_again_starts_with_an_answer_only,
+        ),
+        (
+            mutants.rejoin_before_work_has_ended,
+            test_member_rejoins_after_its_work_has_ended_and_not_before,
+        ),
+        (
+            mutants.dead_if_the_epoch_differs,
+            test_fence_of_a_newer_epoch_than_the_seen_one_is_not_free,
+        ),
+        (mutants.no_echo, test_answered_renewals_alone_do_not_move_the_deadline),
+    ],
+)
+def test_directed_test_finds_a_missing_rule(
+    mutant: Callable[[pytest.MonkeyPatch], None],
+    test: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError):
+        test()
