@@ -73,6 +73,9 @@ _HELP = {
         "Changes of a shared cache that this process has not read."
     ),
     "aioinformer_cache_readers": _Help("Processes that follow a shared cache."),
+    "aioinformer_cache_stalled_readers": _Help(
+        "Processes that have not ended a read of a shared cache for 30 s."
+    ),
     "aioinformer_cache_takeovers": _Help("Changes of the writer of a shared cache."),
     "aioinformer_cache_writer": _Help(
         "1 in the process that writes a shared cache, else 0."
@@ -88,6 +91,12 @@ _HELP = {
     "aioinformer_reflector_failures_total": _Help("Lists and watches that failed."),
     "aioinformer_reconcile_storms": _Help("Keys that are slowed down in a storm."),
     "aioinformer_reconcile_storms_total": _Help("Reconcile storms, by cause."),
+    "aioinformer_shard_moves_total": _Help("Ranges that this replica has acquired."),
+    "aioinformer_shard_owned_ranges": _Help("Ranges that this replica owns."),
+    "aioinformer_shard_unowned_ranges": _Help("Ranges that no replica owns."),
+    "aioinformer_shard_unowned_seconds": _Help(
+        "Time since the first range without an owner lost it."
+    ),
     "aioinformer_user_errors_total": _Help("Exceptions in user code."),
     "aioinformer_stale_reconciles_total": _Help(
         "Reconciles that did not see earlier writes in time."

@@ -15,9 +15,13 @@ from typing import Any, TypeVar
 
 from aioinformer.errors import OptionsError
 from aioinformer.model import KubeObject, Resource
+from aioinformer_apiserver.auth.rbac import User
+from aioinformer_apiserver.http.handler import FEATURE_GATES
 
 __all__ = [
     "body_of",
+    "check_token",
+    "feature_gates_of",
     "flag_of",
     "instance_of",
     "name_of",
@@ -29,7 +33,7 @@ __all__ = [
     "services_of",
     "text_of",
     "token_of",
-    "tokens_of",
+    "users_of",
     "whole_of",
 ]
 
@@ -146,7 +150,7 @@ def token_of(option: str, value: object) -> str:
     )
 
 
-def tokens_of(option: str, value: object) -> dict[str, Any]:
+def _tokens_of(option: str, value: object) -> dict[str, Any]:
     """Check a mapping with tokens as its keys.
 
     Raises:
@@ -159,6 +163,55 @@ def tokens_of(option: str, value: object) -> dict[str, Any]:
         )
 
     return {token_of(f"a token of {option}", key): it for key, it in value.items()}
+
+
+def feature_gates_of(option: str, value: object) -> dict[str, bool]:
+    """Check feature gates, and add the others with their defaults.
+
+    Raises:
+        OptionsError: If they are not a mapping of known gates to booleans.
+    """
+    given = value if isinstance(value, Mapping) else {"": value}
+    if given.keys() <= FEATURE_GATES.keys() and all(
+        isinstance(it, bool) for it in given.values()
+    ):
+        return {**FEATURE_GATES, **given}
+
+    known = ", ".join(FEATURE_GATES)
+    raise OptionsError(
+        f"{option} must map feature gates to True or False, not {value!r}; this server "
+        f"has {known}"
+    )
+
+
+def users_of(option: str, value: object) -> dict[str, User]:
+    """Check users by token, of which some may be names.
+
+    Raises:
+        OptionsError: If a token or a user is invalid.
+    """
+    return {
+        token: user
+        if isinstance(user, User)
+        else User(text_of("each user that is not a User", user))
+        for token, user in _tokens_of(option, value).items()
+    }
+
+
+def check_token(token: str | None, users: Mapping[str, User]) -> None:
+    """Check the token of the administrator.
+
+    Raises:
+        OptionsError: If it is invalid, missing, or the token of a user.
+    """
+    if token is None and users:
+        raise OptionsError(
+            "users need the token of an administrator, too, such as token='admin': "
+            "without one, apiserver.client() and the kubeconfig would be anonymous"
+        )
+
+    if token is not None and token_of("token", token) in users:
+        raise OptionsError("token is also the token of one of users")
 
 
 def services_of(option: str, value: object) -> dict[str, str]:

@@ -12,6 +12,7 @@ import contextlib
 import threading
 import uuid
 from inspect import iscoroutine
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import yaml
@@ -31,6 +32,8 @@ from aioinformer.model.resources import (
 )
 from aioinformer_apiserver.arguments import (
     body_of,
+    check_token,
+    feature_gates_of,
     flag_of,
     instance_of,
     name_of,
@@ -40,9 +43,8 @@ from aioinformer_apiserver.arguments import (
     resources_of,
     seconds_of,
     services_of,
-    text_of,
     token_of,
-    tokens_of,
+    users_of,
     whole_of,
 )
 from aioinformer_apiserver.auth.access import AccessControl
@@ -128,6 +130,8 @@ class LocalAPIServer:
         webhook_services: Base URLs of the services in webhook configurations, by
             `"namespace/name"`, such as `{"shop/operator": "https://127.0.0.1:9443"}`.
             The server has no network of services.
+        feature_gates: Feature gates by name, such as `{"ShardedListAndWatch": True}`.
+            The others have their defaults, which `feature_gates` shows.
         load: YAML files to load at once; see `load()`.
         root: Folder of relative paths in `load`. None for the working directory.
 
@@ -161,6 +165,7 @@ class LocalAPIServer:
         watch_seconds: float = 1800.0,
         fresh_seconds: float = 3.0,
         webhook_services: Mapping[str, str] | None = None,
+        feature_gates: Mapping[str, bool] | None = None,
         load: str | Path | Iterable[str | Path] = (),
         root: str | Path | None = None,
     ) -> None:
@@ -172,15 +177,20 @@ class LocalAPIServer:
         whole_of("port", port, least=0, most=65535)
         flag_of("auto_namespaces", auto_namespaces)
         resources = resources_of("resources", resources)
-        named = _users_of({} if users is None else users)
-        _check_token(token, named)
+        named = users_of("users", {} if users is None else users)
+        check_token(token, named)
 
         self._storage = Storage(history=whole_of("history", history, least=0))
         self._registry = Registry(self._storage, auto_namespaces=auto_namespaces)
         self._access_control = AccessControl(self._storage, token=token, users=named)
         self._webhook_services = services_of("webhook_services", webhook_services or {})
+        self._feature_gates = feature_gates_of("feature_gates", feature_gates or {})
         self._handler = RequestHandler(
-            self._registry, self._access_control, options, self._webhook_services
+            self._registry,
+            self._access_control,
+            options,
+            self._webhook_services,
+            self._feature_gates,
         )
         self._http_server = HTTPServer(self._handler, port=port)
         collects = flag_of("garbage_collector", garbage_collector)
@@ -313,7 +323,7 @@ class LocalAPIServer:
 
     @token.setter
     def token(self, token: str | None) -> None:
-        _check_token(token, self._access_control.users)
+        check_token(token, self._access_control.users)
         self._access_control.token = token
 
     @property
@@ -324,6 +334,23 @@ class LocalAPIServer:
         webhook server that has started after this one. A plain `http://` URL works, too.
         """
         return self._webhook_services
+
+    @property
+    def feature_gates(self) -> Mapping[str, bool]:
+        """All feature gates; may be assigned at any time.
+
+        Gates that are not in the new mapping get their defaults. Open watches keep the
+        gates with which they started: to switch a gate as a cluster does, call
+        `restart()` after the assignment.
+
+        Raises:
+            OptionsError: If a gate is unknown, or its value is not a boolean.
+        """
+        return MappingProxyType(self._feature_gates)
+
+    @feature_gates.setter
+    def feature_gates(self, gates: Mapping[str, bool]) -> None:
+        self._feature_gates.update(feature_gates_of("feature_gates", gates))
 
     def kubeconfig(
         self,
@@ -707,26 +734,6 @@ class LocalAPIServer:
                 f"{self!r} runs in another thread: call its methods there, for example "
                 "with loop.call_soon_threadsafe()"
             )
-
-
-def _users_of(users: object) -> dict[str, User]:
-    return {
-        token: user
-        if isinstance(user, User)
-        else User(text_of("each user that is not a User", user))
-        for token, user in tokens_of("users", users).items()
-    }
-
-
-def _check_token(token: str | None, users: Mapping[str, User]) -> None:
-    if token is None and users:
-        raise OptionsError(
-            "users need the token of an administrator, too, such as token='admin': "
-            "without one, apiserver.client() and the kubeconfig would be anonymous"
-        )
-
-    if token is not None and token_of("token", token) in users:
-        raise OptionsError("token is also the token of one of users")
 
 
 def _check_registrable(resource: Resource) -> None:

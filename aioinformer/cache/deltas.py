@@ -46,10 +46,12 @@ class Delta(msgspec.Struct, Generic[T], gc=False):
         type: Kind of change.
         object: Object after the change; for DELETED its last state, or the
             `DeletedFinalStateUnknown` with what is known of it.
+        reason: Reason of a deletion; see `Deleted`.
     """
 
     type: DeltaType
     object: T
+    reason: str = ""
 
 
 class Replacement(msgspec.Struct, Generic[T], frozen=True):

@@ -7,9 +7,9 @@ import contextlib
 import gc
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.output import counted, print_text
@@ -19,6 +19,9 @@ from aioinformer.errors import AlreadyExists
 from aioinformer.model import resources
 from aioinformer.model.yaml_values import MOST_BYTES, YAMLError, decoded_yaml
 from aioinformer.testing import APIServer, User
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["APIServerOptions", "serve"]
 
@@ -55,6 +58,9 @@ class APIServerOptions:
     garbage_collector: bool = False
     """True to delete objects whose owners are gone."""
 
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    """Feature gates to switch."""
+
     kubeconfig: str | None = None
     """Path of a kubeconfig to write, or None."""
 
@@ -69,7 +75,7 @@ async def serve(options: APIServerOptions) -> int:
         CommandError: If the port is taken, the kubeconfig cannot be written or is that
             of another cluster, there are no pods to change, or users but no
             administrator.
-        OptionsError: If a file cannot be loaded.
+        OptionsError: If a file cannot be loaded, or a feature gate is unknown.
 
     Cancellation:
         Stops it, and prints a summary. Open watches end cleanly.
@@ -94,6 +100,7 @@ async def serve(options: APIServerOptions) -> int:
         token=options.token,
         users=users,
         garbage_collector=options.garbage_collector,
+        feature_gates=options.feature_gates,
     )
     loaded = []
     if options.manifests:

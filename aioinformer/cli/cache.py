@@ -34,8 +34,6 @@ _AS_USER = "Run this as the user of the program."
 _BLOCK_BYTES = 512
 _HIDDEN = "(hidden)"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# A writer reports each second.
-_SILENT_SECONDS = 10.0
 _MOST_PROBLEMS = 20
 _HEAD = ["INFORMER", "OBJECTS", "VERSION", "WRITER", "READERS", "SIZE"]
 
@@ -210,7 +208,7 @@ def _stores(path: Path) -> Sequence[Path]:
 def _opened(path: Path) -> Iterator[_Store]:
     from aioinformer.cache.disk.environment import Environment
     from aioinformer.cache.disk.records import Records
-    from aioinformer.informer.cached.source import cache_root
+    from aioinformer.informer.cached.place import cache_root
 
     cache_root(path)  # raises if a package is missing: then no object can be read
     try:
@@ -252,8 +250,8 @@ class _Store:
     def confirmed(self) -> bool:
         """True if a living writer has found that it agrees with the server."""
         writer = self.writer
-        lives = not writer.ended and _seconds_since(writer) < _SILENT_SECONDS
-        return writer.confirmed and lives
+        vouches = writer.vouches(time.monotonic())
+        return vouches and self.env.is_of_writer(writer)
 
     @property
     def journal_entries(self) -> int:
@@ -314,6 +312,9 @@ class _Store:
         for name, lag in readers.items():
             yield f"    {name}: {_entries(lag)} behind"
 
+        for process in writer.stalled_readers:
+            yield f"    process {process} has not ended a read: the file grows"
+
 
 def _objects(header: Header) -> str:
     if not header.listed:
@@ -330,7 +331,7 @@ def _short(writer: WriterState) -> str:
     if writer.ended or not writer.pid:
         return "-"
 
-    silent = _seconds_since(writer) >= _SILENT_SECONDS
+    silent = writer.silence(time.monotonic())
     return f"{writer.pid} (silent)" if silent else str(writer.pid)
 
 

@@ -19,6 +19,7 @@ from aioinformer.cli.parameters import (
     complete_resource,
     duration,
     finite,
+    gates_by_name,
     given,
     namespace_name,
     users_by_token,
@@ -97,6 +98,7 @@ def aioinformer(context: click.Context) -> None:
       aioinformer doctor pods -n shop     find missing permissions
       aioinformer apiserver --pods 300    test server for kubectl
       aioinformer cache stats DIR         a cache on disk
+      aioinformer shards status           who owns what
     """
     if context.invoked_subcommand is None:
         print_text(context.get_help())
@@ -303,6 +305,11 @@ def watch(
     metavar="LEASE",
     help="--rbac: it uses LeaderElector with this Lease.",
 )
+@click.option(
+    "--shards",
+    is_flag=True,
+    help="Check the permissions of Shards on Leases, too. --rbac: it uses Shards.",
+)
 @click.option("--events", is_flag=True, help="--rbac: it uses EventRecorder.")
 @click.option(
     "--finalizers",
@@ -340,6 +347,7 @@ def doctor(
     rbac: bool,
     service_account: str | None,
     leader_election: str | None,
+    shards: bool,
     events: bool,
     finalizers: tuple[str, ...],
     statuses: tuple[str, ...],
@@ -387,6 +395,7 @@ def doctor(
         statuses=statuses,
         allowed=allowed,
         lease=leader_election,
+        shards=shards,
         events=events,
         seconds=seconds,
     )
@@ -405,6 +414,7 @@ def doctor(
             namespaces=namespaces,
             all_namespaces=all_namespaces,
             group=group or "",
+            shards=shards,
             report=output or "lines",
             seconds=seconds,
         )
@@ -473,6 +483,13 @@ def doctor(
     is_flag=True,
     help="Delete objects whose owners are gone, as a cluster does.",
 )
+@click.option(
+    "--feature-gates",
+    multiple=True,
+    callback=gates_by_name,
+    metavar="NAME=true[,...]",
+    help="Feature gates to switch, as of a kube-apiserver. Repeatable.",
+)
 @_for
 @click.option(
     "-v",
@@ -490,6 +507,7 @@ def apiserver(
     users: tuple[tuple[str, tuple[str, ...]], ...],
     manifests: tuple[str, ...],
     garbage_collector: bool,
+    feature_gates: dict[str, bool],
     seconds: float | None,
     verbose: int,
 ) -> None:
@@ -519,6 +537,7 @@ def apiserver(
             users=tuple(named),
             manifests=manifests,
             garbage_collector=garbage_collector,
+            feature_gates=feature_gates,
             kubeconfig=kubeconfig,
             seconds=seconds,
         )
@@ -661,6 +680,64 @@ def cache_verify(directory: str, *, here: bool) -> None:
     from aioinformer.cli import cache as it
 
     _end(running.run(lambda: (it.verify_here if here else it.verify)(directory)))
+
+
+@aioinformer.group()
+def shards() -> None:
+    """Look at groups of replicas that share the work on objects.
+
+    \b
+    Example:
+      aioinformer shards status
+      aioinformer shards status sites -n ops -o json
+    """
+
+
+@shards.command("status")
+@click.argument("group", required=False, default="")
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    help="Namespace of the Leases, instead of that of the kubeconfig's context.",
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["json"]), help="Output format: a document."
+)
+@_server
+@_token
+@_kubeconfig
+@_context
+@_verbose
+def shards_status(
+    group: str,
+    *,
+    namespace: str,
+    output: str | None,
+    server: str | None,
+    token: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    verbose: int,
+) -> None:
+    """Print which replica owns which range.
+
+    GROUP is the name that a program passes to Shards; without it, all groups of the
+    namespace are shown. The command reads the Leases until it has seen a renewal of each
+    owner, which takes 3 s by default, and 20 s if one is dead. It needs the permission to
+    list leases. Exits with 1 if a range has no owner.
+    """
+    from aioinformer.cli import connection
+    from aioinformer.cli import shards as it
+
+    import_module("aioinformer.client.transport")  # would block the loop on entering
+    target = connection.ConnectionOptions(
+        server=server, token=token, kubeconfig=kubeconfig, context=context
+    )
+    options = it.ShardsOptions(
+        group=group, namespace=namespace, as_json=output == "json"
+    )
+    _end(running.run(lambda: it.status(options, target), verbose=verbose))
 
 
 @aioinformer.command()

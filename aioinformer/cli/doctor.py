@@ -18,6 +18,7 @@ from aioinformer.cli.checks.findings import (
     summary,
 )
 from aioinformer.cli.checks.rbac_rules import (
+    SHARDS_VERBS,
     MissingPermission,
     as_yaml,
     manifests,
@@ -31,7 +32,7 @@ from aioinformer.cli.output import Control, has_colors, print_error, write
 from aioinformer.client import Client
 from aioinformer.client.authenticator import Authenticator
 from aioinformer.errors import AioInformerError, Forbidden, InternalError, NotFound
-from aioinformer.model.resources import PODS
+from aioinformer.model.resources import LEASES, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -78,6 +79,9 @@ class DoctorOptions:
     group: str = ""
     """Group to bind rules to. Empty for the user."""
 
+    shards: bool = False
+    """True to check the permissions of `Shards` on Leases, too."""
+
     report: Report = "lines"
 
     seconds: float = 10.0
@@ -114,6 +118,7 @@ async def doctor(options: DoctorOptions, target: ConnectionOptions) -> int:
         namespaces=options.namespaces,
         all_namespaces=options.all_namespaces,
         group=options.group,
+        shards=options.shards,
     )
     await checks.run()
     await _conclude(options.report, steps.findings, checks)
@@ -217,6 +222,7 @@ class ClusterChecks:
         namespaces: Namespaces. Empty for the default of the connection.
         all_namespaces: True for all namespaces, without `namespaces`.
         group: Group to bind rules to. Empty for the user.
+        shards: True to check the permissions of `Shards` on Leases, too.
 
     Attributes:
         needs: Missing permissions.
@@ -231,6 +237,7 @@ class ClusterChecks:
         namespaces: tuple[str, ...] = (),
         all_namespaces: bool = False,
         group: str = "",
+        shards: bool = False,
     ) -> None:
         self.needs: list[MissingPermission] = []
         self._target = target
@@ -239,6 +246,7 @@ class ClusterChecks:
         self._namespaces = namespaces
         self._all_namespaces = all_namespaces
         self._group = group
+        self._shards = shards
         self._identity = Identity()
         self._discovered = False
         self._auths: list[RequestAuth] = []
@@ -324,6 +332,10 @@ class ClusterChecks:
         for name in self._names:
             await self._resource(name, client)
 
+        if self._shards:
+            for namespace in self._namespaces or (client.namespace,):
+                await self._leases(ResourceScope(LEASES, namespace), client)
+
     async def _check_identity(self, client: Client) -> StepResult:
         result, self._identity = await server.identity(client)
         return result
@@ -355,6 +367,27 @@ class ClusterChecks:
         if not found:
             why = "informers cannot use it"
             await steps.skip(*_RESOURCE_STEPS, why=why, resource=name)
+
+    async def _leases(self, scope: ResourceScope, client: Client) -> None:
+        """Check the permissions of `Shards` on Leases of a namespace."""
+
+        async def review() -> StepResult:
+            try:
+                denied = await resource.denied(scope, client, SHARDS_VERBS)
+            except (Forbidden, NotFound) as exc:
+                return StepResult("skipped", f"the server refused the review: {exc}")
+
+            if denied:
+                self.needs.append(
+                    MissingPermission(scope.resource, scope.namespace, SHARDS_VERBS)
+                )
+
+            return results.shards_permissions(denied)
+
+        label = scope.namespace if len(self._namespaces) > 1 else ""
+        await self._steps.step(
+            "shards", review(), resource=LEASES.plural, namespace=label
+        )
 
     async def _follow(
         self, name: str, scope: ResourceScope, client: Client, namespace: str

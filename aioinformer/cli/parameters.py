@@ -18,6 +18,7 @@ __all__ = [
     "complete_resource",
     "duration",
     "finite",
+    "gates_by_name",
     "given",
     "namespace_name",
     "run_typed",
@@ -92,6 +93,21 @@ def seconds_in(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def gates_by_name(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> dict[str, bool]:
+    """Parse feature gates as Kubernetes does: `One=true,Another=false`."""
+    found: dict[str, bool] = {}
+    for pair in ",".join(value).split(","):
+        name, equals, text = pair.strip().partition("=")
+        if equals and text.lower() in {"true", "false"}:
+            found[name] = text.lower() == "true"
+        elif pair.strip():
+            raise click.BadParameter(f"{pair!r} is not a gate such as Name=true")
+
+    return found
 
 
 def finite(context: click.Context, parameter: click.Parameter, value: float) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer.cli.checks.rbac_rules import (
     ALL_VERBS,
+    SHARDS_VERBS,
     VERBS,
     Grant,
     Subject,
@@ -58,6 +59,9 @@ class ProgramOptions:
     lease: str | None = None
     """Lease of the leader election, or None."""
 
+    shards: bool = False
+    """True if it uses `Shards`."""
+
     events: bool = False
     """True if it records events."""
 
@@ -96,10 +100,11 @@ async def print_rbac(options: ProgramOptions, target: ConnectionOptions) -> int:
         raise CommandError("-n and -A cannot be combined: omit one of them.")
 
     wanted = list(_permissions(options))
-    if not wanted and options.lease is None and not options.events:
+    program = options.lease is not None or options.shards or options.events
+    if not wanted and not program:
         raise CommandError(
             "--rbac needs to know what the program does: name the resources of its "
-            "informers, or pass --allow, --finalizers, --status, --events or "
+            "informers, or pass --allow, --finalizers, --status, --events, --shards or "
             "--leader-election."
         )
 
@@ -211,7 +216,7 @@ def _grants_of_library(
     account: Subject,
     scopes: tuple[str, ...],
 ) -> Iterator[Grant]:
-    """Yield the permissions of electors and recorders."""
+    """Yield the permissions of electors, shards and recorders."""
     if options.lease is not None:
         # In the namespace of the pod, the default of `LeaseLock`. Permission to create
         # cannot be limited to a name.
@@ -219,6 +224,16 @@ def _grants_of_library(
         purpose = "leader-election"
         yield Grant(*names, ("create",), place, purpose=purpose)
         yield Grant(*names, ("get", "update"), place, options.lease, purpose)
+
+    if options.shards:
+        # In the namespace of the pod, the default of `Shards`, with Events about moves.
+        # Names of Leases of members have a random part, so rules cannot name them.
+        place = account.namespace
+        purpose = "shards"
+        names = (LEASES.group, LEASES.plural)
+        yield Grant(*names, SHARDS_VERBS, place, purpose=purpose)
+        events = (EVENTS.group, EVENTS.plural)
+        yield Grant(*events, ("create", "patch"), place, purpose=purpose)
 
     if options.events:
         verbs = ("create", "patch")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
 import msgspec
@@ -13,7 +14,6 @@ from aioinformer.budget import LoopBudget
 from aioinformer.client.verbs import selection
 from aioinformer.errors import DecodeError, Forbidden, Invalid, NotFound
 from aioinformer.model.resources import NAMESPACES, check_resource
-from aioinformer.model.selectors import FieldSelector, LabelSelector
 from aioinformer.watch.connectivity import Connectivity
 from aioinformer.watch.decoding import (
     LIST_OF_METADATA,
@@ -23,6 +23,7 @@ from aioinformer.watch.decoding import (
     ObjectDecoder,
     StreamDecoder,
 )
+from aioinformer.watch.interface import Selectors
 from aioinformer.watch.stream_watch import StreamWatch
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from aioinformer.client.discovery import Discovery
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.model.shards import ShardSelector
     from aioinformer.watch.interface import ListOptions, WatchOptions
     from aioinformer.watch.stream_watch import ByteStream
 
@@ -92,9 +94,9 @@ class DiscoveringRequester(Requester, Protocol):
 class ListWatch:
     """Lists and watches of one resource, optionally of one namespace and by selectors.
 
-    Implements `ListerWatcher`, `Connected`, `Identified` and `ServedCheck` of
-    `aioinformer.watch`, which describe the errors of its contexts. It holds no connection itself, and may be
-    created before the client is entered.
+    Implements `ListerWatcher`, `Connected`, `Identified`, `Reselectable` and `ServedCheck`
+    of `aioinformer.watch`, which describe the errors of its contexts. It holds no
+    connection itself, and may be created before the client is entered.
 
     Args:
         client: Client that sends the requests. Enter it before use.
@@ -105,6 +107,8 @@ class ListWatch:
         gzip: True to request compressed responses; None for the client's default.
         metadata_only: True to request only the metadata of objects. The server then
             sends them as `PartialObjectMetadata` of `meta.k8s.io/v1`.
+        shards: Selector by a hash of each object's uid or namespace; None for all. A
+            server may ignore it and send all objects. Informers drop the others.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -121,13 +125,17 @@ class ListWatch:
         field_selector: str = "",
         gzip: bool | None = None,
         metadata_only: bool = False,
+        shards: ShardSelector | None = None,
     ) -> None:
         check_resource(resource)
         self._client = client
         self._resource = resource
         self._namespace = namespace or ""
         self._path = resource.path(namespace or None)
-        self._selection = selection(label_selector, field_selector)
+        self._selectors = Selectors(
+            label_selector=label_selector, field_selector=field_selector, shards=shards
+        )
+        self._parameters = _parameters_of(self._selectors)
         self._gzip = gzip
         self._metadata_only = metadata_only
         self._connectivity = Connectivity.of(client)
@@ -189,7 +197,7 @@ class ListWatch:
             label_selector=more.pop("labelSelector", ""),
             field_selector=more.pop("fieldSelector", ""),
         )
-        source._selection |= more
+        source._parameters |= more
         source._connectivity = Connectivity.of(function.client)
         return source
 
@@ -203,18 +211,29 @@ class ListWatch:
         """Reachability of the server, shared by all users of the client."""
         return self._connectivity
 
+    @property
+    def selectors(self) -> Selectors:
+        """Selectors of its objects."""
+        return self._selectors
+
+    def with_selectors(self, selectors: Selectors) -> Self:
+        """Return a list-watch with other selectors, and everything else the same.
+
+        Raises:
+            SelectorSyntaxError: If a selector cannot be parsed.
+        """
+        other = copy(self)
+        other._selectors = selectors  # noqa: SLF001 - a copy
+        other._parameters = {**self._parameters, **_parameters_of(selectors)}  # noqa: SLF001 - a copy
+        return other
+
     def selects(self, obj: KubeObject) -> bool:
-        """Return whether the selectors include an object of the resource.
+        """Return whether namespace and selectors include an object of the resource.
 
         Field selectors are evaluated as far as possible on the client: a server may
         know fields under other names, or with defaults.
         """
-        if self._namespace not in {"", obj.namespace}:
-            return False
-
-        labels = LabelSelector.parse(self._selection["labelSelector"])
-        fields = FieldSelector.parse(self._selection["fieldSelector"])
-        return labels.matches(obj) and fields.matches(obj)
+        return self._namespace in {"", obj.namespace} and self._selectors.selects(obj)
 
     def list(self, options: ListOptions) -> AbstractAsyncContextManager[HTTPListPage]:
         """List the objects, or one page of them.
@@ -231,7 +250,7 @@ class ListWatch:
 
     @asynccontextmanager
     async def _listed(self, options: ListOptions) -> AsyncIterator[HTTPListPage]:
-        params = {**self._selection, **list_parameters(options)}
+        params = {**self._parameters, **list_parameters(options)}
         async with self._get(params, LIST_OF_METADATA) as response:
             yield HTTPListPage(response, ListSplitter(self._decoder))
 
@@ -253,7 +272,7 @@ class ListWatch:
 
     @asynccontextmanager
     async def _watched(self, options: WatchOptions) -> AsyncIterator[StreamWatch]:
-        params = {**self._selection, **watch_parameters(options)}
+        params = {**self._parameters, **watch_parameters(options)}
         async with self._get(params, WATCH_OF_METADATA) as response:
             seconds = options.timeout_seconds
             limit = None if seconds is None else seconds + options.grace_seconds
@@ -346,7 +365,7 @@ class ListWatch:
         )
 
     def __repr__(self) -> str:
-        selectors = "".join(f" {text!r}" for text in self._selection.values() if text)
+        selectors = "".join(f" {text!r}" for text in self._parameters.values() if text)
         return f"<ListWatch {self._path}{selectors}>"
 
 
@@ -376,6 +395,17 @@ def _decoded(document: bytes, kind: type[_Document], what: str) -> _Document:
         return msgspec.json.decode(document, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise DecodeError(f"cannot read {what}: {exc}") from exc
+
+
+def _parameters_of(selectors: Selectors) -> dict[str, str]:
+    """Return the query parameters of selectors.
+
+    Raises:
+        SelectorSyntaxError: If one of them cannot be parsed.
+    """
+    parameters = selection(selectors.label_selector, selectors.field_selector)
+    shards = selectors.shards
+    return parameters | {"shardSelector": "" if shards is None else str(shards)}
 
 
 def list_parameters(options: ListOptions) -> dict[str, str]:
@@ -434,6 +464,14 @@ class HTTPListPage:
         """Keys of the unreadable objects, as far as they are of the requested kind."""
         return self._splitter.unreadable
 
+    @property
+    def sharded(self) -> bool:
+        """True if the server has filtered the list by shard, False if it ignored that.
+
+        Known when the iteration has ended.
+        """
+        return bool(self._splitter.shard_selector)
+
     async def __aiter__(self) -> AsyncGenerator[list[KubeObject], None]:
         budget = LoopBudget.current()
         while piece := await self._response.read_some():
@@ -458,8 +496,8 @@ class DiscoveredListWatch:
     `NotFound`, and the next list looks it up again. So a CRD may be created later,
     deleted, and created again with another plural.
 
-    Implements `ListerWatcher`, `Connected`, `Identified`, `ServedCheck` and
-    `Selection`, like `ListWatch`.
+    Implements `ListerWatcher`, `Connected`, `Identified`, `Reselectable` and
+    `ServedCheck`, like `ListWatch`.
 
     Args:
         client: Client that sends the requests. Enter it before use.
@@ -469,6 +507,7 @@ class DiscoveredListWatch:
         label_selector: Selector in kubectl's syntax; empty for all.
         field_selector: Selector in kubectl's syntax; empty for all.
         metadata_only: True to request only the metadata of objects.
+        shards: Selector by a hash of each object's uid or namespace; None for all.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -483,12 +522,14 @@ class DiscoveredListWatch:
         label_selector: str = "",
         field_selector: str = "",
         metadata_only: bool = False,
+        shards: ShardSelector | None = None,
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._label_selector = label_selector
-        self._field_selector = field_selector
         self._metadata_only = metadata_only
+        self._selectors = Selectors(
+            label_selector=label_selector, field_selector=field_selector, shards=shards
+        )
         self._requested = self._source_of(resource)
         self._found: ListWatch | None = None
 
@@ -505,8 +546,27 @@ class DiscoveredListWatch:
         """Reachability of the server, shared by all users of the client."""
         return self._requested.connectivity
 
+    @property
+    def selectors(self) -> Selectors:
+        """Selectors of its objects."""
+        return self._selectors
+
+    def with_selectors(self, selectors: Selectors) -> Self:
+        """Return a list-watch with other selectors, and everything else the same.
+
+        Raises:
+            SelectorSyntaxError: If a selector cannot be parsed.
+        """
+        other = copy(self)
+        other._selectors = selectors  # noqa: SLF001 - a copy
+        other._requested = self._requested.with_selectors(selectors)  # noqa: SLF001 - a copy
+        if self._found is not None:
+            other._found = self._found.with_selectors(selectors)  # noqa: SLF001 - a copy
+
+        return other
+
     def selects(self, obj: KubeObject) -> bool:
-        """Return whether the selectors include an object of the resource."""
+        """Return whether namespace and selectors include an object of the resource."""
         return self._requested.selects(obj)
 
     def list(self, options: ListOptions) -> AbstractAsyncContextManager[HTTPListPage]:
@@ -612,9 +672,10 @@ class DiscoveredListWatch:
             self._client,
             resource,
             namespace=self._namespace,
-            label_selector=self._label_selector,
-            field_selector=self._field_selector,
+            label_selector=self._selectors.label_selector,
+            field_selector=self._selectors.field_selector,
             metadata_only=self._metadata_only,
+            shards=self._selectors.shards,
         )
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Controllers, leader election and event recording.
+"""Controllers, leader election, shards and event recording.
 
 This layer uses only the public parts of informers, work queues and the client, so that
 users can replace any part of it.
@@ -33,6 +33,8 @@ from aioinformer.controller.predicates import (
     resource_version_changed,
 )
 from aioinformer.controller.reconcile import Cause, ReconcileRequest, Result
+from aioinformer.controller.shards.shards import Shards, ShardUser
+from aioinformer.controller.shards.status import RangeStatus, ShardsStatus
 from aioinformer.controller.source import enqueue_owner, enqueue_self
 from aioinformer.controller.status import (
     ControllerStatus,
@@ -64,11 +66,15 @@ __all__ = [
     "Manager",
     "PlainReconcile",
     "Predicate",
+    "RangeStatus",
     "Reconcile",
     "ReconcileClient",
     "ReconcileRequest",
     "Result",
     "RunningReconcile",
+    "ShardUser",
+    "Shards",
+    "ShardsStatus",
     "annotations_changed",
     "enqueue_owner",
     "enqueue_self",

@@ -439,6 +439,12 @@ class ElectionClient:
         """Replace an object: see `Client.update`."""
         return await self._urgent(verbs.update(resource, body, namespace=namespace))
 
+    async def delete(
+        self, resource: Resource, name: str, *, namespace: str | None, uid: str
+    ) -> None:
+        """Delete an object with this uid: see `Client.delete`."""
+        await self._urgent(verbs.delete(resource, name, namespace=namespace, uid=uid))
+
     async def _urgent(self, request: Request) -> KubeObject:
         return await self._client._object(replace(request, urgent=True))  # noqa: SLF001
 

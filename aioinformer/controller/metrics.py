@@ -1,4 +1,4 @@
-"""Metrics and log lines of controllers and electors."""
+"""Metrics and log lines of controllers, electors and shards."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from aioinformer.controller.storm_breaker import Storm
     from aioinformer.metrics import MetricsSink
 
-__all__ = ["ControllerMetrics", "LeaderMetrics"]
+__all__ = ["ControllerMetrics", "LeaderMetrics", "ShardsMetrics"]
 
 # Named like the modules of the components, by which users filter.
 logger: Final = guarded_logger("aioinformer.controller.controller")
 elector_logger: Final = guarded_logger("aioinformer.controller.leader_election")
+shards_logger: Final = guarded_logger("aioinformer.controller.shards")
 
 
 class ControllerMetrics:
@@ -371,3 +372,176 @@ class LeaderMetrics:
     def _status(self, value: int) -> None:
         self._leads = value
         self._sink.gauge("leader_election_master_status", value)
+
+
+class ShardsMetrics:
+    """Metrics and log lines of one replica in a group of shards.
+
+    All have the label `name`, the name of the group:
+
+    * `aioinformer_shard_owned_ranges`: ranges that this replica owns;
+    * `aioinformer_shard_unowned_ranges`: ranges that no replica owns, as seen by this
+      replica;
+    * `aioinformer_shard_unowned_seconds`: time since the first of them lost its owner;
+    * `aioinformer_shard_moves_total`: ranges that this replica has acquired.
+
+    Errors of the sink are logged and dropped.
+
+    Args:
+        name: Name of the group.
+        identity: Identity of this replica.
+        sink: Sink of the metrics.
+    """
+
+    def __init__(self, name: str, identity: str, sink: MetricsSink) -> None:
+        self._name = name
+        self._identity = identity
+        self._scope = ScopedSink(sink, f"shards {name}")
+        self._sink = GuardedSink(self._scope, f"shards {name}", name=name)
+        # By the class of the failure.
+        self._limits: defaultdict[str, LogLimit] = defaultdict(LogLimit)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Time of the loop; None while every range has an owner. Read by other threads.
+        self._unowned_since: float | None = None
+
+    def set_sink(self, sink: MetricsSink) -> None:
+        """Use a sink from now on, unless there is one."""
+        self._scope.connect(sink)
+
+    def began(self) -> None:
+        """Begin to measure, in the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._unowned_since = None
+        self._scope.resume()
+        self._scope.before_reads(self._measure_unowned)
+
+    def ended(self) -> None:
+        """Drop all series."""
+        self._loop = None
+        self._scope.end()
+
+    def ranges(self, owned: int, unowned: int, seconds: float | None) -> None:
+        """Set the numbers of ranges.
+
+        Args:
+            owned: Number of ranges that this replica owns.
+            unowned: Number of ranges without an owner.
+            seconds: Longest time for which one of them has none; None if all have one.
+        """
+        loop = self._loop
+        if loop is None:
+            return
+
+        self._unowned_since = None if seconds is None else loop.time() - seconds
+        self._sink.gauge("aioinformer_shard_owned_ranges", owned)
+        self._sink.gauge("aioinformer_shard_unowned_ranges", unowned)
+        self._measure_unowned()
+
+    def _measure_unowned(self) -> None:
+        loop, since = self._loop, self._unowned_since
+        if loop is not None:
+            seconds = 0.0 if since is None else max(0.0, loop.time() - since)
+            self._sink.gauge("aioinformer_shard_unowned_seconds", seconds)
+
+    def joined(self, epoch: int) -> None:
+        """Report that this replica may own ranges."""
+        shards_logger.info(
+            "shards %s: joined the group (member=%s epoch=%d)",
+            self._name,
+            self._identity,
+            epoch,
+        )
+
+    def left(self) -> None:
+        """Report that this replica owns nothing any more, by its own wish."""
+        shards_logger.info(
+            "shards %s: left the group (member=%s)", self._name, self._identity
+        )
+
+    def not_left(self, busy: int) -> None:
+        """Report that this replica ends without having left the group.
+
+        Args:
+            busy: Number of ranges on which work continues.
+        """
+        shards_logger.warning(
+            "shards %s: ending before the group was left, its ranges stay unowned until "
+            "its Lease expires (member=%s ranges in work=%d)",
+            self._name,
+            self._identity,
+            busy,
+        )
+
+    def lost(self, ranges: int, why: str) -> None:
+        """Report that this replica lost all its ranges at once."""
+        shards_logger.warning(
+            "shards %s: lost all ranges (member=%s ranges=%d): %s",
+            self._name,
+            self._identity,
+            ranges,
+            why,
+        )
+
+    def acquired(self, number: int, before: str) -> None:
+        """Report a range that this replica owns from now on.
+
+        Args:
+            number: Number of the range.
+            before: Identity of the previous owner, empty for none.
+        """
+        self._sink.count("aioinformer_shard_moves_total")
+        shards_logger.info(
+            "shards %s: acquired range %d (member=%s, previously %s)",
+            self._name,
+            number,
+            self._identity,
+            before or "without an owner",
+        )
+
+    def draining(self, number: int) -> None:
+        """Report that work on a range ends, so that another replica can own it."""
+        shards_logger.debug(
+            "shards %s: draining range %d (member=%s)",
+            self._name,
+            number,
+            self._identity,
+        )
+
+    def cancelled(self, number: int) -> None:
+        """Report a drained range whose work is cancelled."""
+        shards_logger.warning(
+            "shards %s: work in range %d did not end in time, cancelling it (member=%s)",
+            self._name,
+            number,
+            self._identity,
+        )
+
+    def overran(self, number: int, seconds: float) -> None:
+        """Report work that does not end after its cancellation."""
+        shards_logger.error(
+            "shards %s: work in range %d still runs %.0f s after its cancellation "
+            "(member=%s), this replica owns nothing until it ends",
+            self._name,
+            number,
+            seconds,
+            self._identity,
+        )
+
+    def failed(self, what: str, failure: Exception, now: float) -> None:
+        """Report a failed request, which is retried."""
+        kind = type(failure).__name__
+        limit = self._limits[kind].note(now)
+        if limit.each:
+            # The error of `asyncio.timeout()` has no message.
+            text = text_of(failure) or "no response in time"
+            shards_logger.warning(
+                "shards %s: cannot %s: %s: %s", self._name, what, kind, text
+            )
+
+        for number in limit.sums:
+            shards_logger.warning(
+                "shards %s: %d requests failed with %s within a minute",
+                self._name,
+                number,
+                kind,
+            )

@@ -14,7 +14,7 @@ from aioinformer.client.client import Client
 from aioinformer.client.keep_open import keep_open
 from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
-from aioinformer.informer.cached.source import CachePlace, cache_root
+from aioinformer.informer.cached.place import CachePlace, cache_root
 from aioinformer.informer.informer_spec import FactoryDefaults, InformerOptions
 from aioinformer.informer.lifecycle import Lifecycle, WebLifespan, running_loop
 from aioinformer.informer.listwatch.interface import (
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from aioinformer.model.compression import Compression
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.model.shards import ShardSelector
     from aioinformer.model.times import Duration
     from aioinformer.model.transforms import Transform
     from aioinformer.watch.interface import ListerWatcher
@@ -177,6 +178,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         namespace: Namespaces = None,
         label_selector: str = "",
         field_selector: str = "",
+        shards: ShardSelector | None = None,
         indexers: Indexers | None = None,
         transform: Transform | None = None,
         compression: Compression | None = None,
@@ -193,7 +195,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         """Return the informer of a resource: a new one, or the existing one.
 
         There is one informer for each combination of resource, namespaces, selectors
-        and `metadata_only`. A later request for the same informer adds its indexers. It
+        and `metadata_only`. (`set_selection` of an informer does not change that: pass
+        a name for an informer whose selection changes.) A later request for the same informer adds its indexers. It
         must have the same transform and options. (Transforms are compared by `==`; two
         `drop("status.images")` are equal.) If the factory runs, a new informer starts
         at once.
@@ -211,6 +214,10 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             label_selector: Label selector in kubectl's syntax.
             field_selector: Field selector in kubectl's syntax. The server decides which
                 fields it supports.
+            shards: Selector by a hash of each object's uid or namespace; None for all.
+                Servers with `ShardedListAndWatch` (Kubernetes 1.36) then send only the
+                selected objects. Others send all, and the informer drops those that are
+                not selected: see `status.sharded_by_server`.
             indexers: Index functions by name.
             transform: Function that shrinks objects before they are stored, or leaves
                 them out: see `SharedInformer`.
@@ -251,6 +258,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
                 "namespace": namespace,
                 "label_selector": label_selector,
                 "field_selector": field_selector,
+                "shards": shards,
                 "transform": transform,
                 "compression": compression,
                 "resync_period": resync_period,
@@ -397,6 +405,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             label_selector=spec.label_selector,
             field_selector=spec.field_selector,
             metadata_only=spec.metadata_only,
+            shards=spec.shards,
         )
 
     # ------------------------------------------------------------ state

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.index import IndexFunction
     from aioinformer.model.compression import Compression
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.shards import ShardSelector
     from aioinformer.model.times import Duration
     from aioinformer.model.transforms import Transform
 
@@ -52,6 +53,7 @@ class InformerOptions(ReflectorKeywords, total=False):
     namespace: Namespaces
     label_selector: str
     field_selector: str
+    shards: ShardSelector | None
     indexers: Mapping[str, IndexFunction[KubeObject]] | None
     transform: Transform | None
     compression: Compression | None
@@ -80,6 +82,7 @@ class InformerSpec:
         by_name: True if discovery has to find the resource. Then its kind is the name
             that the user passed, or its plural if it has no kind.
         cached: True to keep the objects on disk, in the factory's `cache_dir`.
+        shards: Selector by a hash of each object's uid or namespace; None for all.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -99,6 +102,7 @@ class InformerSpec:
     by_name: bool = False
     compression: Compression | None = None
     cached: bool = False
+    shards: ShardSelector | None = None
 
     def __post_init__(self) -> None:
         check_compression(self.compression)
@@ -118,6 +122,7 @@ class InformerSpec:
             LabelSelector.parse(self.label_selector),
             FieldSelector.parse(self.field_selector),
             self.metadata_only,
+            self.shards,
             self.name,
         )
 
@@ -133,12 +138,13 @@ class InformerSpec:
                 f"fields {FieldSelector.parse(self.field_selector)}",
                 "metadata only" if self.metadata_only else "complete objects",
                 self.name or "",
+                *(() if self.shards is None else (f"shards {self.shards}",)),
             )
         )
 
     @property
     def directory(self) -> str:
-        """Name of the directory of its store: resource, and a hash of the selection."""
+        """Start of the names of its stores: resource, and a hash of the selection."""
         resource = self.resource
         group = f".{resource.group}" if resource.group else ""
         digest = hashlib.sha256(self.selection.encode()).hexdigest()
@@ -160,6 +166,7 @@ class InformerSpec:
             + (f" in {','.join(self.namespaces)}" if self.namespaces else "")
             + (f" where {self.label_selector}" if self.label_selector else "")
             + (f" having {self.field_selector}" if self.field_selector else "")
+            + ("" if self.shards is None else " by shard")
         )
 
     def check_same(self, again: InformerSpec, transform: Transform | None) -> None:
@@ -315,6 +322,7 @@ class FactoryDefaults:
             label_selector=_both(self.label_selector, options.get("label_selector")),
             field_selector=_both(self.field_selector, options.get("field_selector")),
             metadata_only=self.metadata_only or options.get("metadata_only", False),
+            shards=options.get("shards"),
             name=options.get("name") or None,
             options=_reflector_options(options),
             transform=self.transform if transform is None else transform,

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.errors import NotSynced, OptionsError, Stale
+from aioinformer.informer.listwatch.current_selection import selectors_of
 from aioinformer.informer.status import InformerStatus, combined, describe_state
-from aioinformer.informer.store.pipeline import SharedStore
+from aioinformer.informer.store.shared_store import SharedStore
 from aioinformer.metrics import GuardedSink
 from aioinformer.model.times import seconds_of
-from aioinformer.watch.interface import Selection
+from aioinformer.watch.interface import Reselectable, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Coroutine, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from aioinformer.cache.queue import Queue
     from aioinformer.cache.store import Indexer
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
     from aioinformer.model.times import Duration
-    from aioinformer.watch.interface import ListerWatcher
+    from aioinformer.watch.interface import ListerWatcher, Selectors
 
 __all__ = [
     "NamespaceSource",
@@ -50,6 +51,10 @@ class Source(Protocol):
     @property
     def namespace(self) -> str | None:
         """Namespace of its objects; None for all objects of the informer."""
+
+    @property
+    def list_watch(self) -> ListerWatcher:
+        """List-watch of its objects."""
 
     @property
     def synced(self) -> bool:
@@ -104,8 +109,11 @@ class Source(Protocol):
     async def close(self) -> None:
         """Free what handlers may read until they have ended. Idempotent."""
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Read the store in a block as of the last change that waiting tasks were told."""
+    def reading(self) -> AbstractAsyncContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told.
+
+        The block must not wait.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,11 @@ class NamespaceSource:
     namespace: str | None
     reflector: Reflector
     pipeline: Pipeline
+
+    @property
+    def list_watch(self) -> ListerWatcher:
+        """List-watch of its objects."""
+        return self.reflector.source
 
     @property
     def synced(self) -> bool:
@@ -176,8 +189,11 @@ class NamespaceSource:
         in_step = self.reflector.in_step
         return None if in_step is None else now - in_step
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Read the store in a block as of the last change that waiting tasks were told."""
+    def reading(self) -> AbstractAsyncContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told.
+
+        The block must not wait.
+        """
         return nullcontext()
 
     def status(self, phase: str, now: float | None) -> InformerStatus:
@@ -202,6 +218,7 @@ class NamespaceSource:
             not_served=reflector.not_served,
             last_error=reflector.last_error,
             failures=reflector.failures,
+            sharded_by_server=reflector.sharded_by_server,
         )
 
     def describe(self, phase: str) -> str:
@@ -228,7 +245,6 @@ class NamespaceSources:
         indexer: Store that the sources fill.
         run_state: State of the informer's run.
         metrics: Sink of the informer; see `report`.
-        list_watches: List-watches of the sources.
     """
 
     def __init__(
@@ -238,10 +254,8 @@ class NamespaceSources:
         indexer: Indexer[KubeObject],
         run_state: RunState,
         metrics: ScopedSink,
-        list_watches: Iterable[ListerWatcher] = (),
     ) -> None:
         self.name = name
-        self._selections = tuple(it for it in list_watches if isinstance(it, Selection))
         self.all = sources
         """The sources."""
         self._indexer = indexer
@@ -261,12 +275,61 @@ class NamespaceSources:
     @property
     def resource(self) -> Resource | None:
         """Resource of the objects; None if the list-watches do not know it."""
-        return self._selections[0].resource if self._selections else None
+        selections = self._selections()
+        return selections[0].resource if selections else None
 
     def selects(self, obj: KubeObject) -> bool:
         """Return True if a list-watch selects an object, or none can tell."""
-        selections = self._selections
+        selections = self._selections()
         return not selections or any(it.selects(obj) for it in selections)
+
+    @property
+    def selection(self) -> Selectors:
+        """Selectors of the objects in the store, of any namespace."""
+        first = self.all[0]
+        if isinstance(first, NamespaceSource):
+            return first.reflector.selectors
+
+        return selectors_of(first.list_watch)
+
+    @property
+    def selected(self) -> bool:
+        """True if the store has the selection that was set last."""
+        reflectors = [
+            it.reflector for it in self.all if isinstance(it, NamespaceSource)
+        ]
+        return all(it.selectors == it.wanted for it in reflectors)
+
+    def reflector_to_select(self) -> Reflector:
+        """Return the reflector whose selection can be changed.
+
+        Raises:
+            OptionsError: If there is none.
+        """
+        first = self.all[0]
+        if len(self.all) > 1:
+            raise OptionsError(
+                f"cannot change the selection of {self.name}: it has several namespaces; "
+                "request one informer for each"
+            )
+
+        if not isinstance(first, NamespaceSource):
+            raise OptionsError(
+                f"cannot change the selection of {self.name}: processes share its store "
+                "on disk; request it with cached=False"
+            )
+
+        if not isinstance(first.list_watch, Reselectable):
+            raise OptionsError(
+                f"cannot change the selection of {self.name}: its source "
+                f"{first.list_watch!r} has no with_selectors()"
+            )
+
+        return first.reflector
+
+    def _selections(self) -> list[Selection]:
+        list_watches = [source.list_watch for source in self.all]
+        return [it for it in list_watches if isinstance(it, Selection)]
 
     @property
     def synced(self) -> bool:
@@ -324,8 +387,11 @@ class NamespaceSources:
         (source,) = self.of(namespace)
         return source.version
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Read the store in a block as of the last change that waiting tasks were told."""
+    def reading(self) -> AbstractAsyncContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told.
+
+        The block must not wait.
+        """
         return self.all[0].reading()
 
     def status(self) -> InformerStatus:
@@ -360,6 +426,8 @@ class NamespaceSources:
             gauge("aioinformer_cache_heartbeat_seconds", silent)
             gauge("aioinformer_cache_lag_entries", cache.behind)
             gauge("aioinformer_cache_readers", cache.readers)
+            stalled = len(cache.stalled_readers)
+            gauge("aioinformer_cache_stalled_readers", stalled)
             gauge("aioinformer_cache_takeovers", max(0, cache.writers_so_far - 1))
             gauge("aioinformer_cache_journal_entries", cache.journal_entries)
             gauge("aioinformer_cache_bytes", cache.size)

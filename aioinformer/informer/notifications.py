@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
 from aioinformer.model.objects import KubeObject
 
-__all__ = ["Added", "Deleted", "Notification", "Updated", "object_of"]
+__all__ = ["MOVED", "Added", "Deleted", "Notification", "Updated", "object_of"]
+
+
+MOVED: Final = "moved"
+"""Reason of the deletion of an object that a changed selection does not have."""
 
 
 class Added(msgspec.Struct, gc=False, frozen=True):
@@ -44,10 +48,13 @@ class Deleted(msgspec.Struct, gc=False, frozen=True):
         obj: Last state.
         final_state_unknown: True if the deletion was missed, for example while
             disconnected. Then `obj` is the last state known.
+        reason: `"moved"` if the selection has changed, so that the object is not in it
+            any more. It may still exist, and `obj` is the last state known. Else empty.
     """
 
     obj: KubeObject
     final_state_unknown: bool = False
+    reason: str = ""
 
 
 Notification: TypeAlias = Added | Updated | Deleted

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.index import IndexFunction
     from aioinformer.cache.queue import Queue
     from aioinformer.errors import HandlerError
-    from aioinformer.informer.cached.source import CachePlace
+    from aioinformer.informer.cached.place import CachePlace
     from aioinformer.informer.handlers.event_handlers import E, F, Outcome, U
     from aioinformer.informer.namespace_sources import NamespaceSource
     from aioinformer.informer.notifications import Notification
@@ -58,9 +58,10 @@ if TYPE_CHECKING:
     from aioinformer.model.compression import Compression
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.model.shards import ShardSelector
     from aioinformer.model.times import Duration
     from aioinformer.model.transforms import Transform
-    from aioinformer.watch.interface import ListerWatcher
+    from aioinformer.watch.interface import ListerWatcher, Selectors
 
 __all__ = ["SharedInformer"]
 
@@ -97,6 +98,9 @@ class SharedInformer:
             of a predicate is raised to its waiter. A `CancelledError` that such code
             raises itself counts as an exception. So does any other `BaseException` that
             does not end the program.
+        G13: After `set_selection`, objects that enter give `Added`, objects that leave
+            `Deleted(reason="moved")`, and objects that stay neither, without a gap. No
+            object of another shard is stored, whatever the server sends.
 
     Several namespaces:
         Each namespace has a list and a watch, with errors and versions of its own. All
@@ -209,7 +213,6 @@ class SharedInformer:
             self._indexer,
             self._run_state,
             self._metrics,
-            list_watches.values(),
         )
         self._waits = InformerWaits(
             self._sources,
@@ -243,6 +246,79 @@ class SharedInformer:
     def selects(self, obj: KubeObject) -> bool:
         """Return True if a source selects an object, or the sources cannot tell."""
         return self._sources.selects(obj)
+
+    @property
+    def selection(self) -> Selectors:
+        """Selectors of the objects in the store, once it is synced.
+
+        After `set_selection`, the previous ones, until the store has the new objects.
+        """
+        return self._sources.selection
+
+    def set_selection(
+        self,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        shards: ShardSelector | None = None,
+    ) -> None:
+        """Change which objects the informer has. What is not passed stays.
+
+        The store follows, see `wait_selection`. Handlers get `Added` for each object
+        that enters, and `Deleted` with the reason `"moved"` for each object that leaves.
+        Objects that stay give neither, and none of their changes is missed or repeated.
+        Several calls within 0.1 s are one change.
+
+        If only shards change, those that are removed leave the store at once. Those
+        that are added are listed, while the watch of the others continues. If that
+        list fails, it is repeated with backoff. Then the watch begins again, at a
+        version up to which all shards are known: `status.resource_version` may go back
+        to the version of the list for a moment. Any other change leads to a list of the
+        new selection, which is compared with the store. Until it is complete, the store
+        shows the old objects without their changes.
+
+        Args:
+            label_selector: Label selector in kubectl's syntax; `""` for all. It
+                replaces the whole selector, with the part that the factory has added.
+            field_selector: Field selector in kubectl's syntax; `""` for all.
+            shards: Selector by shard; `ShardSelector(ranges_of(1))` for all.
+
+        Raises:
+            SelectorSyntaxError: If a selector cannot be parsed.
+            OptionsError: If the informer has several namespaces or a store on disk, or
+                its source cannot change its selection.
+            InformerStopped: If the informer has ended.
+            WrongLoop: If called from another event loop or thread.
+        """
+        self._run_state.check_open()
+        changes: dict[str, Any] = {
+            "label_selector": label_selector,
+            "field_selector": field_selector,
+            "shards": shards,
+        }
+        reflector = self._sources.reflector_to_select()
+        passed = {name: it for name, it in changes.items() if it is not None}
+        reflector.select(replace(reflector.wanted, **passed))
+
+    async def wait_selection(self, timeout: Duration | None = None) -> None:
+        """Wait until the store has the selection that was set last.
+
+        Then `selection` has its selectors, and handlers' queues have all events of the
+        change. Returns at once if the selection was never changed and the informer is
+        synced.
+
+        Args:
+            timeout: Seconds, or a timedelta; None for no limit.
+
+        Raises:
+            TimeoutError: If the timeout expires. The message has the last error.
+            InformerStopped: If the informer has ended.
+            WrongLoop: If called from another event loop or thread.
+
+        Cancellation:
+            Safe.
+        """
+        await self._waits.wait_selection(timeout)
 
     @property
     def indexer(self) -> Indexer[KubeObject]:

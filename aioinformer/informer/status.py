@@ -50,6 +50,10 @@ class CacheStatus:
     readers: int = 0
     """Number of informers that follow the store, in all processes."""
 
+    stalled_readers: tuple[int, ...] = ()
+    """Process numbers of those that have not ended a read for 30 s, such as a process
+    that was stopped. The file grows with each change until they continue or end."""
+
     journal_entries: int = 0
     """Number of changes in the journal, which processes that fall behind can still read."""
 
@@ -136,6 +140,12 @@ class InformerStatus:
     """State of each namespace, if the informer has several; failed transforms are only
     counted in total."""
 
+    sharded_by_server: bool | None = None
+    """True if the server filters by shard, False if it sends all objects and this
+    process drops the others: see `SharedInformerFactory.informer`. As of the last list
+    that shows it. None without `shards=`, and while unknown: filtered lists of custom
+    resources do not show it in Kubernetes 1.36."""
+
     cache: CacheStatus | None = None
     """State of the store on disk; None for an informer in memory."""
 
@@ -185,6 +195,7 @@ def combined(
         last_error=worst.last_error,
         failures=worst.failures,
         namespaces=namespaces,
+        sharded_by_server=_all_or_none([part.sharded_by_server for part in parts]),
     )
 
 
@@ -194,6 +205,14 @@ def _of_all(
     """Return the minimum or maximum of values; None if a value is missing."""
     known = [value for value in values if value is not None]
     return choose(known) if len(known) == len(values) else None
+
+
+def _all_or_none(values: list[bool | None]) -> bool | None:
+    """Return True if all values are; None if one is unknown, and none is False."""
+    if False in values:
+        return False
+
+    return None if None in values else True
 
 
 def describe_state(

@@ -86,11 +86,24 @@ class ShardSelector:
         object.__setattr__(self, "ranges", _merged(self.ranges))
 
     def __str__(self) -> str:
-        """Return the value of `shardSelector` in a request."""
+        """Return the value of `shardSelector` in a request.
+
+        Servers know no selector of nothing: without ranges, it is that of one hash.
+        """
         return " || ".join(
             f"shardRange(object.metadata.{self.field}, '{start:#018x}', '{end:#018x}')"
-            for start, end in self.ranges
+            for start, end in self.ranges or (HashRange(0, 1),)
         )
+
+    @property
+    def whole(self) -> bool:
+        """True if all objects are selected."""
+        return self.ranges == ranges_of(1)
+
+    def has_range(self, hashes: HashRange) -> bool:
+        """Return True if all hashes of a range are selected."""
+        start, end = hashes
+        return any(its.start <= start and end <= its.end for its in self.ranges)
 
     def has_hash(self, value: int) -> bool:
         """Return True if a hash is in one of the ranges."""
@@ -99,6 +112,25 @@ class ShardSelector:
     def selects(self, obj: KubeObject) -> bool:
         """Return True if the object's hash is in one of the ranges."""
         return self.has_hash(hash_of(obj.uid if self.field == "uid" else obj.namespace))
+
+    def without(self, other: ShardSelector) -> ShardSelector:
+        """Return the selector of what this one selects and another one does not.
+
+        Both select by the same field.
+        """
+        rest: list[HashRange] = []
+        for start, end in self.ranges:
+            for theirs in other.ranges:
+                if start < theirs.start < end:
+                    rest.append(HashRange(start, theirs.start))
+
+                if theirs.start < end:
+                    start = max(start, theirs.end)
+
+            if start < end:
+                rest.append(HashRange(start, end))
+
+        return ShardSelector(tuple(rest), self.field)
 
 
 def _merged(ranges: Iterable[HashRange]) -> tuple[HashRange, ...]:

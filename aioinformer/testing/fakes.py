@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self
 
 from aioinformer.client.list_watch import list_parameters, watch_parameters
 from aioinformer.errors import ApiError, OptionsError, TransportError
 from aioinformer.model.resources import PODS
+from aioinformer.model.selectors import FieldSelector, LabelSelector
 from aioinformer.watch.decoding import ObjectDecoder, StreamDecoder
-from aioinformer.watch.interface import Watch
+from aioinformer.watch.interface import Selectors, Watch
 from aioinformer_apiserver.arguments import (
     body_of,
     instance_of,
@@ -51,7 +53,7 @@ class FakeListerWatcher:
     as given. Versions and missing uids are assigned in the order of the calls, so that
     every run is the same. All methods take effect at once.
 
-    Implements `aioinformer.watch.interface.ListerWatcher`.
+    Implements `ListerWatcher` and `Reselectable` of `aioinformer.watch`.
 
     Args:
         *objects: Initial objects.
@@ -77,6 +79,8 @@ class FakeListerWatcher:
         self._resource = resource_of("resource", resource)
         self._storage = Storage()
         self._collection = self._storage.serve(_kind_of(resource))
+        self._selectors = Selectors()
+        self._scope = Scope()
         self._uids = 0
         self._watches: set[PlayedWatch] = set()
         self._refusals: list[ApiError | TransportError] = []
@@ -102,9 +106,30 @@ class FakeListerWatcher:
         """Resource of the objects."""
         return self._resource
 
+    @property
+    def selectors(self) -> Selectors:
+        """Selectors of the lists and watches."""
+        return self._selectors
+
+    def with_selectors(self, selectors: Selectors) -> Self:
+        """Return a source of the same objects with other selectors.
+
+        It does not filter by shard, like a server without that feature.
+
+        Raises:
+            SelectorSyntaxError: If a selector cannot be parsed.
+        """
+        other = copy(self)
+        other._selectors = selectors  # noqa: SLF001 - a copy
+        other._scope = Scope(  # noqa: SLF001
+            labels=LabelSelector.parse(selectors.label_selector),
+            fields=FieldSelector.parse(selectors.field_selector),
+        )
+        return other
+
     def selects(self, obj: KubeObject) -> bool:
-        """Return True: there are no selectors."""
-        return True
+        """Return True if the selectors select an object."""
+        return self._selectors.selects(obj)
 
     # ---------------------------------------------------------------- objects
 
@@ -226,7 +251,7 @@ class FakeListerWatcher:
         if query.not_older > version:
             raise statuses.too_large_version(query.not_older, version)
 
-        page = page_of(self._collection, version, query, Scope())
+        page = page_of(self._collection, version, query, self._scope)
         yield FakeListPage(page, ObjectDecoder(self._resource))
 
     def watch(self, options: WatchOptions) -> AbstractAsyncContextManager[PlayedWatch]:
@@ -246,7 +271,7 @@ class FakeListerWatcher:
         await self._begin(options)
         query = WatchQuery.parse(_given(watch_parameters(options)))
         shown = Whole(self._collection.kind)
-        watcher = open_watcher(self._collection, query, Scope(), shown)
+        watcher = open_watcher(self._collection, query, self._scope, shown)
         watch = PlayedWatch(watcher, shown, query, ObjectDecoder(self._resource))
         if watcher is None:
             error = statuses.expired(f"too old resource version: {query.version}")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
     from aioinformer.model.resource import Resource
+    from aioinformer.model.shards import ShardSelector
     from aioinformer_apiserver import MemoryResponse
 
 __all__ = ["APIServer", "DirectEndpoint", "MemoryStream"]
@@ -62,6 +63,7 @@ class APIServer(LocalAPIServer):
         namespace: str | None = None,
         label_selector: str = "",
         field_selector: str = "",
+        shards: ShardSelector | None = None,
     ) -> ListWatch:
         """Return a source for an informer that uses no network.
 
@@ -75,6 +77,7 @@ class APIServer(LocalAPIServer):
             namespace=namespace,
             label_selector=label_selector,
             field_selector=field_selector,
+            shards=shards,
         )
 
 

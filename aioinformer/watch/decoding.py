@@ -303,9 +303,14 @@ class StreamDecoder:
 # ---------------------------------------------------------------- list bodies
 
 
+class _ShardInfo(msgspec.Struct, gc=False):
+    selector: str | None = None
+
+
 class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
     resource_version: str | None = None
     continue_token: str | None = msgspec.field(default=None, name="continue")
+    shard_info: _ShardInfo | None = None
 
 
 class _Envelope(msgspec.Struct, gc=False, rename="camel"):
@@ -360,6 +365,8 @@ class ListSplitter:
         """Version of the list. Servers write it before or after the items."""
         self.continue_token: str = ""
         """Token of the next page; empty on the last one."""
+        self.shard_selector: str = ""
+        """Selector by which the server has filtered the list; empty if it did not."""
         self.skipped: int = 0
         """Items left out so far: unreadable, or of another kind or API version."""
         self.unreadable: list[str] = []
@@ -440,6 +447,8 @@ class ListSplitter:
             self._has_metadata = True
             self.resource_version = envelope.metadata.resource_version or ""
             self.continue_token = envelope.metadata.continue_token or ""
+            if (info := envelope.metadata.shard_info) is not None:
+                self.shard_selector = info.selector or ""
 
     def _check_head(self) -> None:
         """Check that the body was a list of this kind.

@@ -11,12 +11,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
+from aioinformer.model.selectors import FieldSelector, LabelSelector
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.model.shards import ShardSelector
     from aioinformer.watch.connectivity import Connectivity
     from aioinformer.watch.events import WatchEvent
 
@@ -26,8 +29,11 @@ __all__ = [
     "ListOptions",
     "ListPage",
     "ListerWatcher",
+    "Reselectable",
     "Selection",
+    "Selectors",
     "ServedCheck",
+    "ShardedPage",
     "Watch",
     "WatchOptions",
 ]
@@ -70,6 +76,32 @@ class WatchOptions:
     """True to send current objects as ADDED events, then an annotated BOOKMARK."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selectors:
+    """Selectors of a list-watch; an object is selected if all of them select it."""
+
+    label_selector: str = ""
+    """Label selector in kubectl's syntax; empty for all."""
+
+    field_selector: str = ""
+    """Field selector in kubectl's syntax; empty for all."""
+
+    shards: ShardSelector | None = None
+    """Selector by a hash of each object's uid or namespace; None for all."""
+
+    def selects(self, obj: KubeObject) -> bool:
+        """Return True if an object is selected.
+
+        Field selectors are evaluated as far as possible on the client: a server may
+        know fields under other names, or with defaults.
+        """
+        return (
+            LabelSelector.parse(self.label_selector).matches(obj)
+            and FieldSelector.parse(self.field_selector).matches(obj)
+            and (self.shards is None or self.shards.selects(obj))
+        )
+
+
 class ListPage(Protocol):
     """Response to one list request, read while it arrives.
 
@@ -103,6 +135,18 @@ class ListPage(Protocol):
     ) -> AsyncGenerator[list[KubeObject], None]: ...
 
 
+@runtime_checkable
+class ShardedPage(Protocol):
+    """Optional part of a `ListPage`: the server's answer to a `shardSelector`."""
+
+    @property
+    def sharded(self) -> bool:
+        """True if the list shows that the server has filtered it by shard.
+
+        Known when the iteration has ended.
+        """
+
+
 class ListerWatcher(Protocol):
     """Source that lists and watches one collection: a resource, or a selection of it.
 
@@ -129,6 +173,22 @@ class Selection(Protocol):
 
     def selects(self, obj: KubeObject) -> bool:
         """Return whether an object of the resource is in the collection."""
+
+
+@runtime_checkable
+class Reselectable(Selection, Protocol):
+    """Optional part of a `ListerWatcher`: other selections of the same collection."""
+
+    @property
+    def selectors(self) -> Selectors:
+        """Selectors of its objects."""
+
+    def with_selectors(self, selectors: Selectors) -> ListerWatcher:
+        """Return a source with other selectors, and everything else the same.
+
+        Raises:
+            SelectorSyntaxError: If a selector cannot be parsed.
+        """
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer.errors import ApiError, NotFound
 from aioinformer_apiserver.auth import reviews
@@ -67,12 +67,17 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.http.response import ResponseWriter
     from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.requests.options import Part, WriteResult
+    from aioinformer_apiserver.requests.queries import Scope
     from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.serialization.formats import Format
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Collection
 
-__all__ = ["HandlerDurations", "RequestHandler"]
+__all__ = ["FEATURE_GATES", "HandlerDurations", "RequestHandler"]
+
+SHARDED_LIST_AND_WATCH = "ShardedListAndWatch"
+FEATURE_GATES: Final = {SHARDED_LIST_AND_WATCH: False}
+"""Feature gates, with the defaults of a real server."""
 
 # Monitoring polls these all the time, so they are not recorded.
 _HEALTH_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
@@ -110,6 +115,7 @@ class RequestHandler:
         access_control: Authenticates and authorizes users.
         options: Durations.
         webhook_services: Base URLs of services with webhooks, by `"namespace/name"`.
+        feature_gates: All feature gates, which may change.
 
     Attributes:
         faults: Pending faults.
@@ -122,14 +128,18 @@ class RequestHandler:
         access_control: AccessControl,
         options: HandlerDurations,
         webhook_services: Mapping[str, str],
+        feature_gates: Mapping[str, bool],
     ) -> None:
         self.faults: Faults = Faults()
         self.records: deque[RequestRecord] = deque(maxlen=_RECORDS)
-        self._resources = _ResourceHandler(registry, access_control.service_tokens)
+        self._resources = _ResourceHandler(
+            registry, access_control.service_tokens, feature_gates
+        )
         self._storage = registry.storage
         self._access_control = access_control
         self._options = options
         self._webhook_services = webhook_services
+        self._feature_gates = feature_gates
         self._stopping = False
         self._wakers: set[Waker] = set()
 
@@ -360,7 +370,7 @@ class RequestHandler:
             case "get":
                 version = version_of_get(request.query, cached=collection.cached)
             case "list" | "deletecollection":
-                query = ListQuery.parse(request.query, cached=collection.cached)
+                query, _ = self._resources.parse_list(request, target)
                 version = query.not_older
             case _:
                 return
@@ -386,7 +396,15 @@ class RequestHandler:
         scope = scope_of(
             collection.kind, target.namespace, request.query, name=target.name
         )
-        query = WatchQuery.parse(request.query, cached=collection.cached)
+        query = WatchQuery.parse(
+            request.query,
+            cached=collection.cached,
+            sharded=self._feature_gates[SHARDED_LIST_AND_WATCH],
+        )
+        # Without a watch cache and other selectors, a real server filters nothing.
+        if collection.cached or scope.selects:
+            scope = replace(scope, shards=query.shards)
+
         rejection: ApiError | None = None
         if query.initial:
             try:
@@ -435,11 +453,18 @@ class _ResourceHandler:
     Args:
         registry: Reads and writes the objects.
         tokens: Issues tokens of service accounts.
+        feature_gates: All feature gates, which may change.
     """
 
-    def __init__(self, registry: Registry, tokens: ServiceTokens) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        tokens: ServiceTokens,
+        feature_gates: Mapping[str, bool],
+    ) -> None:
         self._registry = registry
         self._tokens = tokens
+        self._feature_gates = feature_gates
         self._scales = Scales(registry)
 
     def would_create(self, request: APIRequest, target: Target) -> bool:
@@ -465,6 +490,23 @@ class _ResourceHandler:
             return True
 
         return False
+
+    def parse_list(
+        self, request: APIRequest, target: Target
+    ) -> tuple[ListQuery, Scope]:
+        """Parse the parameters of a list, or of the deletion of a collection.
+
+        Raises:
+            ApiError: If they are invalid.
+        """
+        collection = target.collection
+        scope = scope_of(collection.kind, target.namespace, request.query)
+        query = ListQuery.parse(
+            request.query,
+            cached=collection.cached,
+            sharded=self._feature_gates[SHARDED_LIST_AND_WATCH],
+        )
+        return query, replace(scope, shards=query.shards)
 
     def handle(
         self, request: APIRequest, target: Target, format_: Format
@@ -510,8 +552,7 @@ class _ResourceHandler:
     ) -> APIResponse:
         """Return one page of a list, and delete its objects if `delete` is set."""
         collection = target.collection
-        scope = scope_of(collection.kind, target.namespace, request.query)
-        query = ListQuery.parse(request.query, cached=collection.cached)
+        query, scope = self.parse_list(request, target)
         options = delete_options_of(request) if delete else None
         page = page_of(collection, self._registry.storage.version, query, scope)
         if options is not None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredPage", "page_of"]
 
+# Maximum number of objects in a read of etcd.
+_MOST_READ = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class StoredPage:
@@ -56,9 +59,16 @@ def page_of(
     if rest and not places.is_one:
         token = ContinueToken(version, places.after(objects[-1]))
         metadata["continue"] = token.encode()
-        # With a selector, a real server does not know how many objects follow.
+        # With a selector, a real server does not know how many objects follow. Of
+        # shards, it counts objects that are not selected, too.
         if not scope.selects:
-            metadata["remainingItemCount"] = rest
+            last = len(state) - rest - 1
+            read = 0 if collection.cached else _start_of_read(last, query.limit)
+            metadata["remainingItemCount"] = len(state) - read - query.limit
+
+    # Lists of custom resources do not show it, although they are filtered.
+    if scope.shards is not None and collection.kind.typed:
+        metadata["shardInfo"] = {"selector": str(scope.shards)}
 
     return StoredPage(objects, metadata)
 
@@ -71,7 +81,7 @@ def _take_page(
     The latter need not match, because a real server does not read them. So the last
     page of a selector may be empty.
     """
-    if not scope.selects:
+    if not scope.selects and scope.shards is None:
         limit = limit or len(state)
         return state[:limit], max(0, len(state) - limit)
 
@@ -85,6 +95,22 @@ def _take_page(
             return found, len(state) - index - 1
 
     return found, 0
+
+
+def _start_of_read(last: int, limit: int) -> int:
+    """Return the index at which a real server began its last read of etcd.
+
+    Each read is twice as long as the one before, until the page is full.
+
+    Args:
+        last: Index of the last object on the page.
+        limit: Number of objects on the page, and in the first read.
+    """
+    start, length = 0, limit
+    while start + length <= last:
+        start, length = start + length, min(2 * length, _MOST_READ)
+
+    return start
 
 
 class _KeyRange:

@@ -69,7 +69,7 @@ class Watcher:
         self._collection = collection
         self._scope = scope
         # Most watches select everything, so that no change need be checked.
-        self._takes_all = not (scope.selects or scope.namespace)
+        self._takes_all = not (scope.selects or scope.namespace or scope.shards)
         self._format = format_
         self._cursor = cursor
         self._initial: Iterator[StoredObject] | None = iter(initial)

@@ -20,6 +20,10 @@ from aioinformer_apiserver.requests.selectors import (
     field_selector_of,
     label_selector_of,
 )
+from aioinformer_apiserver.requests.shard_selectors import (
+    ShardSelector,
+    shard_selector_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,15 +53,19 @@ class Scope:
     namespace: str = ""
     labels: LabelSelector = field(default_factory=LabelSelector)
     fields: FieldSelector = field(default_factory=FieldSelector)
+    shards: ShardSelector | None = None
 
     @property
     def selects(self) -> bool:
-        """True if there is a selector; the namespace does not count."""
+        """True if there is a selector; namespace and shards do not count."""
         return not (self.labels.empty and self.fields.empty)
 
     def matches(self, state: StoredObject | None) -> bool:
         """Return whether an object is selected; False for None."""
         if state is None or self.namespace not in {"", state.namespace}:
+            return False
+
+        if self.shards is not None and not self.shards.matches(state):
             return False
 
         if not self.selects:
@@ -87,21 +95,29 @@ class ListQuery:
     not_older: int
     """Minimum version of the response, which waits for it."""
 
+    shards: ShardSelector | None
+    """Requested shards; None for all objects."""
+
     @classmethod
-    def parse(cls, query: Mapping[str, str], *, cached: bool = True) -> ListQuery:
+    def parse(
+        cls, query: Mapping[str, str], *, cached: bool = True, sharded: bool = False
+    ) -> ListQuery:
         """Parse the parameters.
 
         Args:
             query: Query parameters.
             cached: True if the kind has a watch cache, which gives version 0 its
                 special meaning.
+            sharded: True to respect a shard selector.
 
         Raises:
-            ApiError: 400 for a malformed parameter, 422 for contradictory ones.
+            ApiError: 400 for a malformed parameter, 422 for contradictory ones; like a
+                real server, 500 for a malformed shard selector.
         """
         limit = max(0, _integer(query, "limit"))
         _integer(query, "timeoutSeconds")
         _raise_if_invalid(_validate_list(query))
+        shards = shard_selector_of(query.get("shardSelector", "")) if sharded else None
         version = query.get("resourceVersion", "")
         text = query.get("continue", "")
         if text:
@@ -112,16 +128,26 @@ class ListQuery:
                 )
 
             exact = token.version if token.version > 0 else None
-            return cls(limit=limit, token=token, exact=exact, not_older=exact or 0)
+            return cls(
+                limit=limit,
+                token=token,
+                exact=exact,
+                not_older=exact or 0,
+                shards=shards,
+            )
 
         number = _version(version, 400)
         match = query.get(_MATCH, "")
         if match == "Exact" or (limit and number and not match):
-            return cls(limit=limit, token=None, exact=number, not_older=number)
+            exact = number
+        else:
+            exact = None
+            # The watch cache does not page.
+            limit = 0 if cached and version == "0" else limit
 
-        # The watch cache does not page.
-        limit = 0 if cached and version == "0" else limit
-        return cls(limit=limit, token=None, exact=None, not_older=number)
+        return cls(
+            limit=limit, token=None, exact=exact, not_older=number, shards=shards
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,21 +171,29 @@ class WatchQuery:
     """Seconds until the server ends the watch. 0 is the server's default, a negative
     value has already passed."""
 
+    shards: ShardSelector | None
+    """Requested shards; None for all objects."""
+
     @classmethod
-    def parse(cls, query: Mapping[str, str], *, cached: bool = True) -> WatchQuery:
+    def parse(
+        cls, query: Mapping[str, str], *, cached: bool = True, sharded: bool = False
+    ) -> WatchQuery:
         """Parse the parameters.
 
         Args:
             query: Query parameters.
             cached: True if the kind has a watch cache, which makes the bookmarks.
+            sharded: True to respect a shard selector.
 
         Raises:
             ApiError: 400 for a malformed parameter, 422 for contradictory ones; like a
-                real server, 500 if the version is not a number.
+                real server, 500 for a malformed shard selector, or if the version is
+                not a number.
         """
         _integer(query, "limit")
         timeout = _integer(query, "timeoutSeconds")
         _raise_if_invalid(_validate_watch(query))
+        shards = shard_selector_of(query.get("shardSelector", "")) if sharded else None
         version = _version(query.get("resourceVersion", ""), 500)
         bookmarks = flag(query, "allowWatchBookmarks")
         initial = _requests_initial_events(query)
@@ -169,6 +203,7 @@ class WatchQuery:
             initial_events_end=initial and bookmarks,
             bookmarks=bookmarks and cached,
             timeout=timeout,
+            shards=shards,
         )
 
 
@@ -238,7 +273,7 @@ def version_of_get(query: Mapping[str, str], *, cached: bool = True) -> int:
 def scope_of(
     kind: Kind, namespace: str, query: Mapping[str, str], *, name: str = ""
 ) -> Scope:
-    """Parse the selectors of a list or watch.
+    """Parse the selectors of a list or watch, except that of shards.
 
     Args:
         kind: Kind of the objects.
@@ -248,8 +283,11 @@ def scope_of(
 
     Raises:
         ApiError: 400 for a malformed selector, for a field that is not selectable, or
-            for one that contradicts the name.
+            for one that contradicts the name. Errors of numbers come before them.
     """
+    for number in ("limit", "timeoutSeconds"):
+        _integer(query, number)
+
     labels = label_selector_of(query.get("labelSelector", ""))
     fields = field_selector_of(kind, query.get("fieldSelector", ""))
     if name:

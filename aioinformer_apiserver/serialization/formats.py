@@ -69,7 +69,8 @@ class Format(Protocol):
         """Encode a list in pieces.
 
         Args:
-            metadata: Metadata of the list: `resourceVersion`, and `continue` on a page.
+            metadata: Metadata of the list: `resourceVersion`, `continue` on a page, and
+                `shardInfo` of shards.
             objects: Objects in order.
 
         Raises:
@@ -154,7 +155,7 @@ class MetadataOnly:
         frame = {
             "kind": "PartialObjectMetadataList",
             "apiVersion": self._api_version,
-            "metadata": metadata,
+            "metadata": _without_shards(metadata),
             "items": [],
         }
         items = (self._partial(stored.raw) for stored in objects)
@@ -235,7 +236,7 @@ class Table:
         """
         self.check()
         rows = (self._row(stored.raw, stored.body()) for stored in objects)
-        frame = self._frame(metadata, is_first=True)
+        frame = self._frame(_without_shards(metadata), is_first=True)
         return self._encoder.listing(frame, "rows", rows)
 
     def initial(self, stored: StoredObject) -> bytes:
@@ -398,6 +399,11 @@ def _with_row(frame: bytes, row: bytes) -> bytes:
 def _version_of(stored: StoredObject) -> dict[str, Any]:
     """Return the metadata of a table with one object, which may have no version."""
     return {"resourceVersion": str(stored.version)} if stored.version else {}
+
+
+def _without_shards(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a list for formats in which a real server omits shards."""
+    return {key: value for key, value in metadata.items() if key != "shardInfo"}
 
 
 def _go_type(kind: Kind) -> str:

@@ -82,6 +82,18 @@ def refusal_of(call: Callable[[], object]) -> str:
         ({"token": 5}, "token must be a non-empty string of printable ASCII"),
         ({"token": "a\nb"}, "token must be a non-empty string of printable ASCII"),
         ({"token": "a b"}, "token must be a non-empty string of printable ASCII"),
+        (
+            {"feature_gates": {"Unheard": True}},
+            "feature_gates must map feature gates to True or False, not {'Unheard': ",
+        ),
+        (
+            {"feature_gates": {"ShardedListAndWatch": "true"}},
+            "feature_gates must map feature gates to True or False, not {'Shard",
+        ),
+        (
+            {"feature_gates": ["ShardedListAndWatch"]},
+            "feature_gates must map feature gates to True or False, not ['Shard",
+        ),
         ({"port": -1}, "port must be a whole number from 0 to 65535, not -1"),
         ({"port": 70000}, "port must be a whole number from 0 to 65535, not 70000"),
         ({"port": "8"}, "port must be a whole number from 0 to 65535, not '8'"),

@@ -8,6 +8,7 @@ import signal
 import socket
 from typing import TYPE_CHECKING
 
+import aiohttp
 import pytest
 from click.testing import CliRunner
 from conftest import pod
@@ -23,6 +24,7 @@ from aioinformer.client import Client
 from aioinformer.errors import Forbidden, NotFound, Unauthorized
 from aioinformer.model import resources
 from aioinformer.model.resources import PODS, ROLE_BINDINGS
+from aioinformer.model.shards import HashRange, ShardSelector
 from aioinformer.testing import User
 
 if TYPE_CHECKING:
@@ -106,6 +108,36 @@ async def test_garbage_collector_option_deletes_dependents(
         left = await client.list(resources.CONFIG_MAPS)
 
     assert [it.name for it in left] == ([] if collects else ["a"])
+
+
+@pytest.mark.parametrize("filters", [True, False])
+async def test_feature_gates_option_switches_gates(
+    filters: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gates = {"ShardedListAndWatch": filters}
+    url = await served(APIServerOptions(port=0, feature_gates=gates, pods=3), capsys)
+    none = {"shardSelector": str(ShardSelector((HashRange(0, 1),)))}
+
+    async with (
+        aiohttp.ClientSession(url) as http,
+        http.get("/api/v1/pods", params=none) as answer,
+    ):
+        found = await answer.json()
+
+    assert len(found["items"]) == (0 if filters else 3)
+
+
+def test_feature_gates_are_parsed_as_of_a_kube_apiserver() -> None:
+    def ran(*arguments: str) -> str:
+        command = ["apiserver", "--port", "0", "--for", "0.01s", *arguments]
+        return CliRunner().invoke(aioinformer, command).output
+
+    good = "--feature-gates=ShardedListAndWatch=TRUE, ShardedListAndWatch=false,"
+    assert "Kubernetes API server for tests at" in ran(good)
+    assert "'Sharded' is not a gate such as Name=true" in ran("--feature-gates=Sharded")
+    assert "'A=1' is not a gate" in ran("--feature-gates=A=1")
+    unknown = ran("--feature-gates=Unheard=true")
+    assert "this server has ShardedListAndWatch" in unknown
 
 
 async def test_apiserver_creates_no_namespaces_on_demand(

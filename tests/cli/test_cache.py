@@ -146,7 +146,7 @@ async def test_show_hides_secrets_in_a_copy_with_another_name(
     assert "aHVudGVyMg==" not in out
 
 
-@pytest.mark.parametrize("name", ["lock.mdb", "open.lock"])
+@pytest.mark.parametrize("name", ["lock.mdb", "store.lock"])
 async def test_commands_create_no_file(
     server: APIServer, root: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

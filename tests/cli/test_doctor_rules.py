@@ -183,6 +183,26 @@ async def test_several_namespaces_are_checked_one_by_one(
     assert len({it.index("list and watch") for it in permissions}) == 1, "aligned"
 
 
+async def test_doctor_checks_the_permissions_of_shards(
+    server: APIServer, capfd: Captured
+) -> None:
+    target = ConnectionOptions(server=server.url, token="eves-token")
+    options: dict[str, Any] = {"namespaces": ("shop",), "shards": True}
+    before = await examined(target, capfd=capfd, **options)
+    verbs = "list and watch and create and update and delete"
+    refusal = f"{verbs} not permitted: apply the rules below"
+    assert before.text("shards", "leases") == refusal
+    (role,) = [it for it in before.rules if it["kind"] == "Role"]
+    by_resource = {it["resources"][0]: it["verbs"] for it in role["rules"]}
+    assert by_resource == {"leases": verbs.split(" and "), "pods": ["list", "watch"]}
+
+    await apply(server, before.rules)
+    after = await examined(target, capfd=capfd, **options)
+
+    assert (after.status, after.rules) == (0, [])
+    assert after.text("shards", "leases") == f"{verbs} permitted"
+
+
 async def test_applied_rules_grant_no_other_permissions(
     server: APIServer, capfd: Captured
 ) -> None:

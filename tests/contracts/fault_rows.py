@@ -53,6 +53,10 @@ NEWEST = "list newest"
 AS_STREAM = "stream"
 NOTHING = ""
 
+ON_DISK: tuple[Place, ...] = ("page", "midstream")
+"""Places at which faults also strike an informer with a store on disk: in the middle of
+a list that is staged, and of a watch whose events are written."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -313,5 +317,12 @@ ROWS = [
 
 
 def parameters() -> list[object]:
-    """Return the rows as test parameters."""
-    return [pytest.param(row, id=f"{row.place}-{row.fault!r}") for row in ROWS]
+    """Return the rows as test parameters, each with whether the store is on disk."""
+    cases = [(row, False) for row in ROWS]
+    cases += [(row, True) for row in ROWS if row.place in ON_DISK]
+    return [
+        pytest.param(
+            row, on_disk, id=f"{row.place}-{row.fault!r}{'-disk' if on_disk else ''}"
+        )
+        for row, on_disk in cases
+    ]

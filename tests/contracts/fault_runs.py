@@ -21,7 +21,7 @@ from aioinformer import Added, Deleted, Updated
 from aioinformer.backoff import SHORT_SECONDS
 from aioinformer.client import Client, ListWatch
 from aioinformer.informer import ReflectorOptions, SharedInformer
-from aioinformer.informer.cached.source import CachePlace
+from aioinformer.informer.cached.place import CachePlace
 from aioinformer.model.resources import PODS
 from aioinformer_apiserver.faults import Cut, Gone
 

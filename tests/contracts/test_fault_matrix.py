@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from fault_rows import ROWS, Row, parameters
@@ -17,12 +18,17 @@ from ledger import Ledger
 from aioinformer.testing import APIServer, faults
 from aioinformer_apiserver.faults import Fault
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 WRITES = 16
 """Four writes a second: before, during and after each fault."""
 
 
-@pytest.mark.parametrize("row", parameters())
-async def test_informer_recovers_from_any_fault_at_any_request(row: Row) -> None:
+@pytest.mark.parametrize(("row", "on_disk"), parameters())
+async def test_informer_recovers_from_any_fault_at_any_request(
+    row: Row, on_disk: bool, tmp_path: Path
+) -> None:
     async with APIServer(bookmark_seconds=2, fresh_seconds=0.5) as server:
         ledger = Ledger(server, random.Random(repr(row)))
         ledger.plan(*row.writes)
@@ -34,6 +40,7 @@ async def test_informer_recovers_from_any_fault_at_any_request(row: Row) -> None
             page_size=2,
             watch_seconds=60,
             streaming_list=row.place == "stream",
+            cache=tmp_path if on_disk else None,
         ) as run:
             await _write_through(run)
             then = _next_attempt(run, row)

@@ -33,6 +33,10 @@ __all__ = ["main"]
 
 _INTERRUPTED = 128 + signal.SIGINT
 
+# Features that the tests compare. They act on requests that ask for them, so the others
+# see a server with its defaults.
+_OPTIONS = ("--feature-gates=ShardedListAndWatch=true",)
+
 # After a Ctrl-C that the command did not get, or ignores.
 _PATIENCE_SECONDS = 10.0
 
@@ -67,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(binaries: Binaries, command: Sequence[str]) -> int:
-    with a_control_plane(binaries) as plane:
+    with a_control_plane(binaries, *_OPTIONS) as plane:
         told = environment_of(plane, binaries)
         print(f"kube-apiserver {plane.url}, etcd {plane.etcd_url}.", flush=True)
         print(f"Running {shlex.join(command)}", flush=True)
@@ -80,7 +84,7 @@ def _run(binaries: Binaries, command: Sequence[str]) -> int:
 
 
 def _up(binaries: Binaries) -> int:
-    with a_control_plane(binaries) as plane:
+    with a_control_plane(binaries, *_OPTIONS) as plane:
         config = plane.folder / "kubeconfig"
         config.write_text(kubeconfig_of(plane))
         for name, value in environment_of(plane, binaries).items():

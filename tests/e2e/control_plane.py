@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from binaries import SetupError
-from children import in_background
+from children import in_background, stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +50,7 @@ _POLL_SECONDS = 0.1
 # Ports are free when chosen, and may be taken when opened.
 _ATTEMPTS = 3
 _LOG_LINES = 12
+_GATES = "--feature-gates="
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,21 @@ class ControlPlane:
         child = self.children.pop(name)
         child.kill()
         child.wait()
+
+    def end(self, name: Server) -> None:
+        """End a server as an upgrade does: it closes its watches and connections.
+
+        It may be called in a thread, because this takes seconds.
+        """
+        stop(self.children.pop(name))
+
+    def set_feature_gates(self, **gates: bool) -> None:
+        """Set the feature gates of the kube-apiserver, from its next start on."""
+        command = self.commands["kube-apiserver"]
+        command[:] = [it for it in command if not str(it).startswith(_GATES)]
+        command.append(
+            _GATES + ",".join(f"{it}={str(gates[it]).lower()}" for it in gates)
+        )
 
     def revive(self) -> None:
         """Start the servers that do not run, for example after a failed test."""

@@ -282,6 +282,28 @@ def test_killed_server_restarts_with_its_data(tmp_path: Path) -> None:
     assert plane.children == {}
 
 
+def test_ended_server_restarts_with_other_feature_gates(tmp_path: Path) -> None:
+    plane = ControlPlane(PLANE.url, PLANE.etcd_url, tmp_path)
+    script = f"trap 'echo end >> {tmp_path}/log; exit' TERM; echo $1 >> {tmp_path}/log;"
+    script += " while :; do sleep 0.01; done"
+    old = "--feature-gates=One=true,Two=true"
+    plane.commands["kube-apiserver"] = ["sh", "-c", script, "--", old]
+    log = tmp_path / "log"
+
+    plane.start("kube-apiserver")
+    while not log.exists():
+        time.sleep(0.01)
+
+    plane.end("kube-apiserver")
+    plane.set_feature_gates(One=False, Three=True)
+    plane.revive()
+    new = "--feature-gates=One=false,Three=true"
+    while log.read_text() != f"{old}\nend\n{new}\n":
+        time.sleep(0.01)
+
+    plane.stop()
+
+
 def test_backup_is_restored(tmp_path: Path) -> None:
     plane = ControlPlane(PLANE.url, PLANE.etcd_url, tmp_path)
     (tmp_path / "data").mkdir()

@@ -66,6 +66,7 @@ class Followed:
         stored: bool = False,
     ) -> None:
         self.env = Environment.open(path)
+        assert self.env.acquire(self)
         records = Records(self.env)
         self.journal = Journal(self.env, records)
         self._indexes: dict[str, Any] = (
@@ -124,7 +125,7 @@ class Followed:
 
     def state(self, **fields: Any) -> None:
         now = asyncio.get_running_loop().time()
-        fields = {"pid": 123, "heartbeat": now} | fields
+        fields = {"pid": 123, "epoch": 1, "heartbeat": now} | fields
         state = msgspec.structs.replace(self.env.writer_state, **fields)
         with self.env.write():
             self.env.set_writer_state(state)
@@ -235,8 +236,8 @@ class Followed:
     @property
     def indexed(self) -> dict[str, str]:
         """Versions of the objects by key, by the index of this process."""
-        buckets = self.followed.indexes["version"].buckets
-        return {key: value for value in buckets for key in buckets[value]}
+        index = self.followed.indexes["version"]
+        return {key: value for value in index.values() for key in index.keys_of(value)}
 
 
 def kinds(events: list[Notification]) -> list[str]:

@@ -118,6 +118,6 @@ def open_files() -> int:
         except OSError:
             continue
 
-        count += ".mdb" in target or "writer.lock" in target or "readers" in target
+        count += ".mdb" in target or "store.lock" in target or "readers" in target
 
     return count

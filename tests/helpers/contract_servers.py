@@ -146,6 +146,7 @@ async def target(request: pytest.FixtureRequest) -> AsyncIterator[ServerUnderTes
         token="admin-token",
         users={"alice-token": "alice"},
         history=200,
+        feature_gates={"ShardedListAndWatch": True},
     ) as server:
         found = ServerUnderTest(
             url=server.url,

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from aioinformer.cache.disk.directory import OpenLock, WriterLock
 from aioinformer.cache.disk.environment import Environment
-from aioinformer.cache.disk.header import Header
+from aioinformer.cache.disk.header import Header, WriterState
+from aioinformer.cache.disk.locks import Locks
 from aioinformer.errors import CacheError
 
 logging.disable()
@@ -33,6 +33,16 @@ def limit(which, value):
 def start():
     global env
     env = Environment.open(path)
+
+def look():
+    global env
+    env = Environment.open(path, create=False)
+    return env.header.version
+
+def open_in(name):
+    global env
+    (path / name).mkdir()
+    env = Environment.open(path / name)
 
 def put(key, value):
     objects = env.database("o0")
@@ -54,6 +64,17 @@ def fill(count, size):
 def version(text):
     with env.write():
         env.set_header(replace(env.header, version=text))
+
+def state(epoch):
+    with env.write():
+        env.set_writer_state(WriterState(pid=os.getpid(), epoch=epoch, confirmed=True))
+
+def child():
+    pid = os.fork()
+    if pid == 0:
+        sys.stdin.read()
+        os._exit(0)
+    return pid
 
 def forked(call):
     read, write = os.pipe()

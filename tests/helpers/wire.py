@@ -138,6 +138,7 @@ class Proxy:
         url: Address.
         watches: Watches with a response, oldest first.
         refusing: True to reset new connections.
+        silent: True to accept new connections, and pass nothing on.
         refused: Times of the connections reset so far.
         bytes_per_second: Rate of each response; None for no limit.
         passed: Number of response bytes so far.
@@ -147,6 +148,7 @@ class Proxy:
         self.url = ""
         self.watches: list[ProxiedWatch] = []
         self.refusing = False
+        self.silent = False
         self.refused: list[float] = []
         self.bytes_per_second: float | None = None
         self.passed = 0
@@ -167,6 +169,20 @@ class Proxy:
         """Cut the current connections."""
         for link in tuple(self.links):
             link.cut(how)
+
+    def swallow_watches(self) -> None:
+        """Stop passing on the bytes of the current watches."""
+        for link in self.links:
+            link.mute = link.mute or link.is_watch
+
+    def silence(self) -> None:
+        """Stop passing bytes on, also for new connections, until `mend()`."""
+        self.silent = True
+        self.swallow()
+
+    def mend(self) -> None:
+        """Pass on bytes of new connections again."""
+        self.refusing = self.silent = False
 
     def break_off(self) -> None:
         """Cut the current connections, and refuse new ones until further notice."""
@@ -203,13 +219,13 @@ class _Link(_Side):
     """A client's connection, with one to the server."""
 
     def __init__(self, proxy: Proxy) -> None:
-        self.mute = False
+        self.mute = proxy.silent
         self.timer: asyncio.TimerHandle | None = None
         self.far: asyncio.Transport | None = None
         self._proxy = proxy
         self._waiting = b""
         self._resting: asyncio.TimerHandle | None = None
-        self._is_watch = False
+        self.is_watch = False
         self._watch: ProxiedWatch | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -221,7 +237,7 @@ class _Link(_Side):
             self.cut("reset")
 
     def data_received(self, data: bytes) -> None:
-        self._is_watch = b"watch=true" in data
+        self.is_watch = b"watch=true" in data
         if self.far is None:
             self._waiting += data
         elif not self.mute:
@@ -241,7 +257,7 @@ class _Link(_Side):
         if self._proxy.bytes_per_second:
             self._rest(len(data) / self._proxy.bytes_per_second)
 
-        if self._is_watch and self._watch is None:
+        if self.is_watch and self._watch is None:
             self._watch = self._proxy.begin_watch(self)
 
     def _rest(self, seconds: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,6 @@ from cached_informers import (
     put,
     value_of,
     verbs,
-    without_data,
 )
 from informer_helpers import text_of
 from store_processes import StoreProcess
@@ -196,6 +196,34 @@ async def test_writer_frees_the_snapshot_of_a_killed_process(
         await asyncio.to_thread(env.close)
 
 
+async def test_process_that_is_stopped_while_it_reads_is_named(
+    server: APIServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its snapshot keeps all pages that are replaced, so the file grows."""
+
+    def stalled() -> list[tuple[int, ...]]:
+        return [it.status.cache.stalled_readers for it in (one, two) if it.status.cache]
+
+    async with (
+        cached(server, tmp_path) as (one, _),
+        cached(server, tmp_path) as (two, _),
+    ):
+        assert one.status.cache is not None
+        with StoreProcess(one.status.cache.path) as other:
+            other("start()")
+            other("env.read().__enter__() and None")
+            os.kill(other.pid, signal.SIGSTOP)
+            await asyncio.sleep(29)
+            assert stalled() == [(), ()]
+            await asyncio.sleep(4)
+            assert stalled() == [(other.pid,)] * 2
+            await asyncio.sleep(60)
+
+        await asyncio.sleep(3)
+        assert stalled() == [(), ()]
+        assert caplog.text.count(f"process {other.pid} has not ended a read") == 1
+
+
 async def test_failing_writes_lead_to_memory_without_lost_or_repeated_events(
     server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,25 +265,6 @@ async def test_informer_stops_although_its_cache_fails_meanwhile(
 
     assert maps.status.phase == "stopped"
     assert maps.status.degraded == 0
-
-
-async def test_other_transform_beside_live_processes_leads_to_memory(
-    server: APIServer, tmp_path: Path
-) -> None:
-    async with cached(server, tmp_path) as (one, _):
-        async with cached(server, tmp_path, transform=without_data) as (two, log):
-            cache = two.status.cache
-            assert cache is not None
-            assert cache.role == "memory"
-            assert "transform" in cache.why_in_memory
-            a = two.lister.get("default/a")
-            assert a is not None
-            assert a.at("data") is None
-            assert log.take() == INITIAL
-
-        a = one.lister.get("default/a")
-        assert a is not None
-        assert a.at("data.value") == "1"
 
 
 class Ledger:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -24,8 +24,7 @@ from cached_informers import (
 )
 from informer_helpers import text_of
 
-from aioinformer import Resource, SharedInformerFactory, Updated
-from aioinformer.cache.disk.directory import WriterLock
+from aioinformer import KubeObject, Resource, SharedInformerFactory, Updated
 from aioinformer.cache.disk.environment import Environment
 from aioinformer.errors import (
     CacheError,
@@ -214,49 +213,6 @@ async def test_waits_of_a_cached_informer_see_its_changes(
         assert maps.lister.get("default/e") is not None
 
 
-async def test_shortage_of_descriptors_does_not_end_the_cache(
-    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refused = []
-
-    def refuse(path: Any, *_: Any, **__: Any) -> int:
-        refused.append(os.path.basename(path))
-        raise OSError(errno.EMFILE, "Too many open files", path)
-
-    async with (
-        cached(server, tmp_path) as (one, _),
-        cached(server, tmp_path) as (two, log),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "open", refuse)
-            await asyncio.sleep(3)
-
-        put(server, "d")
-        await asyncio.sleep(3)
-        roles = [it.status.cache and it.status.cache.role for it in (one, two)]
-        assert refused
-        assert roles == ["writer", "reader"]
-        assert log.take() == ["added d", *INITIAL]
-
-
-async def test_shortage_of_descriptors_delays_a_takeover(
-    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(self: WriterLock) -> bool:
-        raise CacheError("cannot lock") from OSError(errno.ENFILE, "Too many files")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(WriterLock, "acquire", refuse)
-        async with cached(server, tmp_path, synced=False) as (maps, log):
-            await asyncio.sleep(3)
-            patch.undo()
-            await maps.wait_synced(timeout=5)
-            await asyncio.sleep(0.1)
-            assert maps.status.cache is not None
-            assert maps.status.cache.role == "writer"
-            assert log.take() == INITIAL
-
-
 async def test_ended_informer_leaves_nothing_and_refuses_reads(
     server: APIServer, tmp_path: Path
 ) -> None:
@@ -299,9 +255,6 @@ async def test_second_factory_reads_what_the_first_writes(
 async def test_index_of_a_reader_has_what_a_wait_for_version_saw(
     server: APIServer, tmp_path: Path
 ) -> None:
-    def last_of(obj: Any) -> list[str]:
-        return [obj.name[-1]]
-
     async with (
         cached(server, tmp_path, indexers={"last": name_of}),
         cached(server, tmp_path, indexers={"last": last_of}) as (two, _),
@@ -315,6 +268,57 @@ async def test_index_of_a_reader_has_what_a_wait_for_version_saw(
             await two.wait_for_version(version, timeout=5)
             found = two.lister.by_index("last", str(number))
             assert [obj.name for obj in found] == [f"new-{number}"]
+
+
+async def test_index_of_a_reader_has_what_a_predicate_of_the_store_saw(
+    server: APIServer, tmp_path: Path
+) -> None:
+    indexers = {"last": last_of}
+    async with (
+        cached(server, tmp_path),
+        cached(server, tmp_path, indexers=indexers) as (two, _),
+    ):
+        for number in range(10):
+            key = f"default/new-{number}"
+            put(server, f"new-{number}")
+            while not two.store.get_by_key(key):  # no turn of the follower
+                await asyncio.sleep(0)
+
+            await two.wait_until(partial(_has, key))
+            assert str(number) in two.indexer.list_index_func_values("last")
+
+
+async def test_has_seen_waits_until_a_reader_knows_what_left_the_selection(
+    server: APIServer, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"label_selector": "app=web"}
+    label_all(server, "web")
+    async with (
+        cached(server, tmp_path, **options),
+        cached(server, tmp_path, **options, indexers={"last": last_of}) as (two, _),
+    ):
+        for name in ("a", "b", "c"):
+            body = {"metadata": {"labels": {"app": "db"}}}
+            written = server.patch(CONFIG_MAPS, name, body, namespace="default")
+            while two.store.get_by_key(f"default/{name}"):  # no turn of the follower
+                await asyncio.sleep(0)
+
+            await two.has_seen(KubeObject.of(written), timeout=5)
+            assert name not in two.indexer.list_index_func_values("last")
+
+
+def label_all(server: APIServer, app: str) -> None:
+    for it in server.objects(CONFIG_MAPS):
+        name, body = it["metadata"]["name"], {"metadata": {"labels": {"app": app}}}
+        server.patch(CONFIG_MAPS, name, body, namespace="default")
+
+
+def _has(key: str, store: Any) -> bool:
+    return store.get_by_key(key) is not None
+
+
+def last_of(obj: Any) -> list[str]:
+    return [obj.name[-1]]
 
 
 async def test_reader_takes_over_without_a_list(
@@ -576,8 +580,10 @@ async def test_each_selection_has_a_directory_of_its_own(
         paths = {it.path.name for it in caches if it is not None}
 
     assert len(paths) == len(informers)
-    assert {it.rpartition("-")[0] for it in paths} == {"configmaps", "deployments.apps"}
-    again = SharedInformerFactory(fake_client(), cache_dir=tmp_path)
-    pods = again.informer("v1", "configmaps", label_selector=" app = web ")
-    assert pods.status.cache is not None
-    assert pods.status.cache.path.name in paths
+    assert {it.partition("-")[0] for it in paths} == {"configmaps", "deployments.apps"}
+    again = SharedInformerFactory(server.client(), cache_dir=tmp_path)
+    maps = again.informer("v1", "configmaps", label_selector=" app = web ")
+    async with again:
+        await maps.wait_synced(timeout=30)
+        assert maps.status.cache is not None
+        assert maps.status.cache.path.name in paths

@@ -51,6 +51,7 @@ async def test_metrics_of_a_cache_tell_writer_and_readers(tmp_path: Path) -> Non
         assert it == {
             "in_memory": 0,
             "lag_entries": 0,
+            "stalled_readers": 0,
             "takeovers": 0,
             "journal_entries": 1,
         }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
+from store_processes import StoreProcess
 
 from aioinformer import Added, Deleted, SharedInformerFactory, Updated
 from aioinformer.cache.disk.environment import Environment
@@ -181,6 +182,25 @@ async def test_restart_soon_after_a_kill_believes_nothing_unchecked(
         await world.settled(informer, copy)
 
     assert copy.missed == ["b"]
+
+
+@pytest.mark.realtime
+async def test_state_of_a_dead_writer_is_not_believed_while_the_next_one_begins(
+    world: World,
+) -> None:
+    """The next one has the lock, and has not replaced the state yet."""
+    now = asyncio.get_running_loop().time()
+    await asyncio.to_thread(kill_writer, world.path, now)
+    (path,) = world.path.iterdir()
+    with StoreProcess(path) as next_writer:
+        await asyncio.to_thread(next_writer, "start()")
+        assert await asyncio.to_thread(next_writer, "env.acquire('writer')")
+        async with world.program() as (informer, copy):
+            await asyncio.sleep(0.5)
+            assert (informer.has_synced, copy.objects) == (False, {})
+
+            await asyncio.to_thread(next_writer.kill)
+            await world.settled(informer, copy)
 
 
 def kill_writer(root: Path, heartbeat: float) -> None:

@@ -156,7 +156,7 @@ async def test_change_during_a_relist_of_another_namespace_is_kept(
 
 def sources(pods: SharedInformer) -> dict[str, Any]:
     return {
-        str(it.namespace): it.reflector._source
+        str(it.namespace): it.reflector.source
         for it in pods._sources.all
         if isinstance(it, NamespaceSource)
     }

@@ -199,7 +199,7 @@ def test_documented_methods_of_fake_lister_watcher_exist() -> None:
     named = set(re.findall(r"`(\w+)\(\)`", told))
 
     public = {name for name in vars(FakeListerWatcher) if not name.startswith("_")}
-    seam = {"list", "watch", "resource", "selects"}
+    seam = {"list", "watch", "resource", "selects", "selectors", "with_selectors"}
     assert named == public - seam - {"resource_version", "watches"}
 
 

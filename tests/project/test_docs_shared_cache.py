@@ -51,7 +51,7 @@ async def test_unconfirmed_read_finds_the_objects() -> None:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {"KUBECONFIG": str(tmp_path / "config"), "PYTHONPATH": str(tmp_path)}
+    return {"KUBECONFIG": str(tmp_path / "config"), "PYTHONPATH": f"{tmp_path}:{ROOT}"}
 
 
 def program(name: str, text: str, folder: Path) -> str:

@@ -42,6 +42,7 @@ __all__ = [
     "following",
     "fresh",
     "remove",
+    "restarted",
     "same",
     "server_of",
     "until",
@@ -88,6 +89,14 @@ async def up(plane: ControlPlane) -> None:
         while not await asyncio.to_thread(lambda: plane.ready):
             assert not plane.failure(), plane.failure()
             await asyncio.sleep(_POLL_SECONDS)
+
+
+async def restarted(plane: ControlPlane, **gates: bool) -> None:
+    """Restart the API server with these feature gates, while clients are connected."""
+    await asyncio.to_thread(plane.end, "kube-apiserver")
+    plane.set_feature_gates(**gates)
+    plane.start("kube-apiserver")
+    await up(plane)
 
 
 def client_of(

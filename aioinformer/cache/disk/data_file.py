@@ -20,9 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from aioinformer.cache.disk.directory import DATA, SESSION
+from aioinformer.cache.disk.directory import DATA, LOCK, SESSION
+from aioinformer.cache.disk.failures import lacks_descriptors
 
-__all__ = ["EARLY_SECONDS", "Session", "boot_id", "doubt"]
+__all__ = ["EARLY_SECONDS", "Session", "boot_id", "doubt", "move_store"]
 
 # Page header, and the native structs `MDB_meta` and `MDB_db` of LMDB 0.9: magic, version,
 # address, map size, two databases (the first begins with the page size), last page,
@@ -60,13 +61,17 @@ class Session(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> Session | None:
-        """Return the session of a store; None if its file is missing or damaged."""
+        """Return the session of a store; None if its file is missing or damaged.
+
+        Raises:
+            OSError: If the file cannot be read.
+        """
         try:
             boot, state, since, early_ends = (
                 (path / SESSION).read_text(encoding="ascii").split(" ")
             )
             return cls(boot, state, float(since), int(early_ends))
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return None
 
     def next(self, path: Path) -> Session:
@@ -162,6 +167,31 @@ def doubt(path: Path, session: Session | None, *, in_use: bool = False) -> str:
     return ""
 
 
+def move_store(source: Path, target: Path) -> None:
+    """Move the file of a store to another directory, if it can be trusted.
+
+    Only for a process that keeps all others from opening both. Blocks.
+
+    Args:
+        source: Directory of the store.
+        target: Directory that has no file yet.
+
+    Raises:
+        OSError: If it cannot be moved.
+    """
+    session = Session.read(source)
+    if session is None or not (source / DATA).exists() or doubt(source, session):
+        return
+
+    if session.state == "closed":
+        # After a power loss, the file may be in its old place again, but written since.
+        Session.new().write(source, durable=True)
+
+    session.write(target)
+    (target / LOCK).unlink(missing_ok=True)
+    (source / DATA).rename(target / DATA)
+
+
 def _doubt_of_pages(start: bytes, size: int) -> str:
     """Check the two meta pages, and the size that the newer one needs."""
     if size == 0:  # LMDB starts a new file
@@ -200,10 +230,17 @@ def _meta(start: bytes, page: int) -> tuple[int, ...] | None:
 
 
 def boot_id() -> str:
-    """Return the id of this boot of the machine; empty if the system has none."""
+    """Return the id of this boot of the machine; empty if the system has none.
+
+    Raises:
+        OSError: If no file can be opened just now.
+    """
     try:
         return (
             Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         )
-    except OSError:  # not Linux
+    except OSError as exc:  # not Linux
+        if lacks_descriptors(exc):
+            raise
+
         return ""

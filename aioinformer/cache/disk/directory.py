@@ -6,39 +6,45 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import stat
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger
+from aioinformer.cache.disk.failures import lacks_descriptors
 from aioinformer.errors import CacheError
-
-with contextlib.suppress(ImportError):  # on Windows, there are no caches
-    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["OpenLock", "WriterLock", "create_file", "safe_directory", "set_aside"]
+__all__ = [
+    "check_complete",
+    "device_and_inode",
+    "last_used",
+    "remove_directory",
+    "safe_directory",
+    "set_aside",
+]
 
 logger: Final = guarded_logger(__name__)
 
 DATA = "data.mdb"
 LOCK = "lock.mdb"
-WRITER_LOCK = "writer.lock"
-OPEN_LOCK = "open.lock"
+STORE_LOCK = "store.lock"
 SESSION = "session"
 READERS = "readers"
 
-_FILES = (DATA, LOCK, WRITER_LOCK, OPEN_LOCK, SESSION)
+_FILES = (DATA, LOCK, STORE_LOCK, SESSION)
 
 # Files that are kept after `set_aside`, for an examination.
 _KEPT = 2
 
-_WITHOUT_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _WITHOUT_LINKS
+WITHOUT_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+"""Flags to open a file that is no symbolic link."""
+
+_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | WITHOUT_LINKS
 
 # LMDB needs one page cache for all processes that map a file, and record locks. Types of
 # /proc/self/mountinfo; `fuse.sshfs` counts as `fuse`. Several virtual machines, or the
@@ -73,7 +79,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 # ------------------------------------------------------------ directories
 
 
-def safe_directory(root: Path, name: str) -> Path:
+def safe_directory(root: Path, name: str, *, create: bool = True) -> Path:
     """Create, or check, the directory of a store below `root`; return its path.
 
     Directories have mode 0700 and files 0600. Those of the store must belong to this
@@ -85,6 +91,7 @@ def safe_directory(root: Path, name: str) -> Path:
     Args:
         root: Directory of all stores; created with its parents if it is missing.
         name: Path of the store below `root`.
+        create: False to only check it.
 
     Raises:
         CacheError: If it cannot be created, is not safe, or is on a network file
@@ -104,7 +111,8 @@ def safe_directory(root: Path, name: str) -> Path:
     try:
         # Exists already if it is a link; then opening it fails.
         with contextlib.suppress(FileExistsError):
-            os.makedirs(root, 0o700)
+            if create:
+                os.makedirs(root, 0o700)
 
         with contextlib.ExitStack() as opened:
             fd = opened.enter_context(_directory(root))
@@ -113,7 +121,8 @@ def safe_directory(root: Path, name: str) -> Path:
             for part in parts:
                 path /= part
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, 0o700, dir_fd=fd)
+                    if create:
+                        os.mkdir(part, 0o700, dir_fd=fd)
 
                 fd = opened.enter_context(_directory(path, part, fd))
                 _make_private(path, fd, 0o700)
@@ -240,10 +249,17 @@ def _check_file_system(path: Path, mounts: str) -> None:
 
 
 def _mounts() -> str:
-    """Return the mounted file systems; empty if the system does not tell."""
+    """Return the mounted file systems; empty if the system does not tell.
+
+    Raises:
+        OSError: If no file can be opened just now.
+    """
     try:
         return os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
-    except OSError:  # not Linux
+    except OSError as exc:  # not Linux
+        if lacks_descriptors(exc):
+            raise
+
         return ""
 
 
@@ -336,211 +352,72 @@ def set_aside(path: Path, why: str) -> None:
     )
 
 
-# ------------------------------------------------------------ locks
+def last_used(path: Path) -> float:
+    """Return the time at which a store was last written; 0 if it is missing.
 
-
-def create_file(path: Path) -> None:
-    """Create an empty file for locks, unless there is one."""
-    if not path.exists():
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | _WITHOUT_LINKS, 0o600))
-
-
-class _RecordLocks:
-    """Record locks on a file of a store.
-
-    The kernel frees them when the process ends, at once and in any way. A child of a
-    fork does not inherit them, unlike those of `flock()`. They are also freed when the
-    process closes any descriptor of the file, so there may be only one.
+    A writer writes each second.
     """
-
-    def __init__(self, path: Path, *, create: bool = True) -> None:
-        self._path = path
-        self._create = create
-        self._fd = -1
-        self._pid = 0
-
-    def open(self) -> None:
-        self.close()
-        create = os.O_CREAT if self._create else 0
-        try:
-            self._fd = os.open(self._path, os.O_RDWR | create | _WITHOUT_LINKS, 0o600)
-        except OSError as exc:
-            raise self._failed(exc) from exc
-
-        self._pid = os.getpid()
-
-    def lock(self, kind: int, start: int = 0) -> bool:
-        """Lock one byte, without waiting; return False if another process has it."""
-        try:
-            fcntl.lockf(self._fd, kind | fcntl.LOCK_NB, 1, start)
-        except OSError as exc:
-            if exc.errno in {errno.EAGAIN, errno.EACCES}:
-                return False
-
-            raise self._failed(exc) from exc
-
-        return True
-
-    def unlock(self, start: int = 0) -> None:
+    for it in (path / DATA, path):
         with contextlib.suppress(OSError):
-            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, start)
+            return it.stat().st_mtime
 
-    @property
-    def is_current(self) -> bool:
-        """True if the path still is the file that was opened, by this process."""
-        if self._fd < 0 or self._pid != os.getpid():
-            return False
-
-        try:
-            opened, found = os.fstat(self._fd), os.lstat(self._path)
-        except OSError:
-            return False
-
-        return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def _failed(self, exc: OSError) -> CacheError:
-        if isinstance(exc, FileNotFoundError):
-            why = "its directory was removed. Restart the process to use a cache again"
-        else:
-            why = f"{exc.strerror or exc}. The directory must be on a local, writable disk"
-
-        return CacheError(f"cannot lock {self._path}: {why}")
+    return 0.0
 
 
-class OpenLock:
-    """Lock of a process that opens or closes a store, and count of its users.
+def remove_directory(path: Path) -> None:
+    """Remove the directory of a store, with all files.
 
-    Files are examined and set aside by one process at a time, and only while no other
-    process has the store open.
-
-    Args:
-        path: Directory of the store.
-        create: False to use an existing file only.
+    Only for a process that keeps all others from opening it, by `Locks`. Blocks.
 
     Raises:
-        CacheError: If the file cannot be opened.
+        OSError: If a file cannot be removed, or another process has created new ones.
     """
+    for it in path.iterdir():
+        if it.name == STORE_LOCK:
+            continue
 
-    _OPENING, _USING = 0, 1
+        if it.is_dir():
+            shutil.rmtree(it)
+        else:
+            it.unlink(missing_ok=True)
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
-        self._path = path
-        self._locks = _RecordLocks(path / OPEN_LOCK, create=create)
-        self._locks.open()
-
-    def enter(self, seconds: float) -> bool:
-        """Wait until no other process opens or closes the store.
-
-        Returns:
-            False after a time, or if the file was removed or replaced.
-
-        Raises:
-            CacheError: If the file cannot be locked at all.
-        """
-        pause = threading.Event()
-        for _ in range(int(seconds * 100)):
-            if not self._locks.is_current:
-                self._locks.open()
-
-            # Another process may have removed the file in between.
-            if (
-                self._locks.lock(fcntl.LOCK_EX, self._OPENING)
-                and self._locks.is_current
-            ):
-                return True
-
-            pause.wait(0.01)
-
-        return False
-
-    def leave(self) -> None:
-        """Let other processes open or close the store."""
-        self._locks.unlock(self._OPENING)
-
-    def is_alone(self) -> bool:
-        """Return True if no other process has the store open, and keep it so."""
-        return self._locks.lock(fcntl.LOCK_EX, self._USING)
-
-    def share(self) -> None:
-        """Count this process as a user, until `close()` or its end."""
-        self._locks.lock(fcntl.LOCK_SH, self._USING)
-
-    def close(self) -> None:
-        """Free all locks."""
-        self._locks.close()
+    # Last: without it, a process that waits for the lock creates new files.
+    (path / STORE_LOCK).unlink()
+    path.rmdir()
 
 
-class WriterLock:
-    """Lock of the one process that writes a store, freed by the kernel when it dies.
+def check_complete(path: Path) -> None:
+    """Check that a store has all files that LMDB, or a lock, would create.
 
-    A record lock (`lockf`) on `writer.lock`, and a flag within this process.
+    They would belong to the user of the command that looks at the store, who may be
+    another one than that of the program.
 
-    Args:
-        path: Directory of the store.
+    Raises:
+        CacheError: If one is missing, or the store itself.
     """
+    if device_and_inode(path / DATA) is None:
+        raise CacheError(f"there is no cache in {path}")
 
-    # Who has the lock of a directory in this process. The kernel knows processes only.
-    _owners: dict[Path, WriterLock] = {}  # noqa: RUF012 - shared on purpose
-    _guard = threading.RLock()
+    what = ""
+    for name in (LOCK, STORE_LOCK):
+        if device_and_inode(path / name) is None:
+            what = f"{name} is missing"
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._locks = _RecordLocks(path / WRITER_LOCK)
+    if not os.lstat(path / DATA).st_size:
+        what = f"{DATA} is empty"
 
-    @property
-    def held(self) -> bool:
-        """True from a successful `acquire()` until `release()`.
+    if what:
+        raise CacheError(
+            f"cannot open the cache {path}: {what}. The next program that uses it "
+            "creates it"
+        )
 
-        Also False in a child of a fork, and once the file was removed or replaced:
-        another process can lock the new one then.
-        """
-        return self._owners.get(self._path) is self and self._locks.is_current
 
-    def acquire(self) -> bool:
-        """Try to lock, without waiting; return True if this object has the lock.
+def device_and_inode(path: Path | str) -> tuple[int, int] | None:
+    """Return what identifies a file or directory; None if it is missing."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
 
-        Raises:
-            CacheError: If the file cannot be opened or locked at all.
-        """
-        with self._guard:
-            owner = self._owners.get(self._path)
-            if owner is not None:
-                if owner.held:
-                    return owner is self
-
-                # Its file was removed, or this is the child of a fork.
-                owner.release()
-
-            self._locks.open()
-            # Another process may have removed the file in between.
-            if self._locks.lock(fcntl.LOCK_EX) and self._locks.is_current:
-                self._owners[self._path] = self
-                return True
-
-            self._locks.close()
-            return False
-
-    def check(self) -> None:
-        """Check that it is held; every second.
-
-        Raises:
-            CacheError: If its file was removed or replaced. Another process may write.
-        """
-        if not self.held:
-            raise CacheError(
-                f"cannot write the cache {self._path}: {WRITER_LOCK} was removed or "
-                "replaced, so another process may write it now. Restart the process to "
-                "use a cache again"
-            )
-
-    def release(self) -> None:
-        """Free the lock. Idempotent."""
-        with self._guard:
-            if self._owners.get(self._path) is self:
-                del self._owners[self._path]
-                self._locks.close()
+    return status.st_dev, status.st_ino

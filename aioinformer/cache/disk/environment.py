@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import threading
 import time
-from concurrent.futures import Future
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, boot_id, doubt
+from aioinformer.cache.disk.data_file import (
+    EARLY_SECONDS,
+    Session,
+    boot_id,
+    doubt,
+    move_store,
+)
 from aioinformer.cache.disk.directory import (
     DATA,
     LOCK,
-    OPEN_LOCK,
     READERS,
-    WRITER_LOCK,
-    OpenLock,
-    create_file,
+    STORE_LOCK,
+    check_complete,
+    device_and_inode,
+    remove_directory,
+    safe_directory,
     set_aside,
 )
 from aioinformer.cache.disk.failures import cause_of, is_damage
-from aioinformer.cache.disk.header import FORMAT, Header, WriterState
-from aioinformer.cache.disk.transactions import Transactions, new_map_size
-from aioinformer.errors import CacheError, InternalError, OptionsError
+from aioinformer.cache.disk.header import Header, WriterState
+from aioinformer.cache.disk.lmdb_file import (
+    HEADER,
+    META,
+    Doubtful,
+    import_lmdb,
+    open_file,
+)
+from aioinformer.cache.disk.locks import Locks
+from aioinformer.cache.disk.transactions import Transactions
+from aioinformer.errors import CacheError, InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -38,40 +50,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Environment"]
 
-_READERS = 1024
-_DATABASES = 128
-
 # A process opens or closes a store in milliseconds, but syncs it first.
 _OPENING_SECONDS = 10.0
+# Time for a lock that is usually free.
+_ATTEMPT_SECONDS = 0.01
 # A writer extends the file within microseconds after a commit.
 _EXTENDING_SECONDS = 0.1
 
-_META = b"meta"
-_HEADER = b"header"
 _WRITER = b"writer"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_header = msgspec.msgpack.Decoder(Header).decode
 _decode_writer = msgspec.msgpack.Decoder(WriterState).decode
-
-
-class _Format(msgspec.Struct):
-    """The one field of a header that every format has."""
-
-    format: int
-
-
-_decode_format = msgspec.msgpack.Decoder(_Format).decode
-
-
-def _lmdb() -> Any:
-    """Import the package when it is needed: most programs do not use it."""
-    try:
-        return import_module("lmdb")
-    except ImportError as exc:
-        raise OptionsError(
-            "cache_dir= needs lmdb: pip install 'aioinformer[shared]'"
-        ) from exc
 
 
 class _Process:
@@ -99,7 +89,7 @@ class Environment:
     """
 
     path: Path
-    """Directory with `data.mdb`, `lock.mdb`, `session`, locks, and `readers/`."""
+    """Directory with `data.mdb`, `lock.mdb`, `store.lock`, `session`, and `readers/`."""
 
     users: int
     """Number of users in this process."""
@@ -107,38 +97,48 @@ class Environment:
     _opened: dict[tuple[int, int], Environment] = {}  # noqa: RUF012 - shared on purpose
     _guards: dict[tuple[int, int], threading.Lock] = {}  # noqa: RUF012
 
-    def __init__(self, path: Path, key: tuple[int, int], *, create: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        key: tuple[int, int],
+        *,
+        create: bool,
+        adopts: Iterable[Path],
+    ) -> None:
         self.path = path
         self._key = key
-        self._lmdb = _lmdb()
-        self._failures: type[Exception] = self._lmdb.Error
+        self._failures: type[Exception] = import_lmdb().Error
         self._pid = _Process.id
-        self._boot = boot_id()
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
-        self._short_since = math.inf
         # Text of the first error for damaged data.
         self._damage = ""
         self._databases: dict[str, lmdb._Database] = {}
         self._naming = threading.Lock()
         self._data = os.fspath(path / DATA)
-        self._writer_lock = os.fspath(path / WRITER_LOCK)
+        self._lock_file = os.fspath(path / STORE_LOCK)
         self._create = create
-        self._lock = OpenLock(path, create=create)
+        # The informer of this process that writes; the kernel knows processes only.
+        self._writer: object = None
+        self._election = threading.Lock()
+        self._locks = Locks(path, create=create)
         try:
-            self._open()
+            self._boot = boot_id()
+            self._open(adopts)
         except OSError as exc:
-            self._lock.close()
+            self._locks.close()
             raise self._error("open", exc) from exc
         except BaseException:
-            self._lock.close()
+            self._locks.close()
             raise
 
     # -------------------------------------------------------- opening
 
     @classmethod
-    def open(cls, path: Path, *, create: bool = True) -> Environment:
+    def open(
+        cls, path: Path, *, create: bool = True, adopts: Iterable[Path] = ()
+    ) -> Environment:
         """Open, or create, the environment of a directory that exists and is safe.
 
         Blocks, for up to 10 s while another process opens or closes it: call it in a
@@ -148,6 +148,8 @@ class Environment:
             path: Directory, as `safe_directory()` returned it.
             create: False to only read: it creates nothing, sets no file aside, and
                 refuses `write()`.
+            adopts: Directories of other stores. If there is no file yet, the first one
+                of them that no process has open is moved here.
 
         Raises:
             OptionsError: If the package `lmdb` is not installed.
@@ -156,17 +158,18 @@ class Environment:
                 other processes have the file open, it is not set aside.
         """
         # By its inode: one path may lead there by a symbolic link above it.
-        key = _device_and_inode(path)
+        key = device_and_inode(path)
         if key is None:
             raise CacheError(f"there is no cache in {path}")
 
         if not create:
-            _check_complete(path)
+            check_complete(path)
 
         with cls._guard(key):
             env = cls._opened.get(key)
             if env is None:
-                env = cls._opened[key] = cls(path, key, create=create)
+                env = cls(path, key, create=create, adopts=adopts)
+                cls._opened[key] = env
             else:
                 env.check()
                 env.users += 1
@@ -178,8 +181,59 @@ class Environment:
         """Return the lock for opening and closing one directory, which may take time."""
         return cls._guards.setdefault(key, threading.Lock())
 
-    def _open(self) -> None:
-        if not self._lock.enter(_OPENING_SECONDS):
+    @classmethod
+    @contextlib.contextmanager
+    def _unused(cls, path: Path) -> Iterator[bool]:
+        """Keep processes from opening a store in a block; False if one has it open.
+
+        Raises:
+            CacheError: If the directory is not safe, or has no lock.
+        """
+        path = safe_directory(path.parent, path.name, create=False)
+        key = device_and_inode(path)
+        # The kernel's locks belong to a process, which loses them when it closes any
+        # descriptor of their file. So a store of this process is left alone.
+        guard = None if key is None else cls._guard(key)
+        if key is None or guard is None or not guard.acquire(blocking=False):
+            yield False
+            return
+
+        try:
+            if key in cls._opened:
+                yield False
+                return
+
+            lock = Locks(path, create=False)
+            try:
+                yield lock.enter(_ATTEMPT_SECONDS) and lock.is_alone()
+            finally:
+                lock.close()
+        finally:
+            guard.release()
+
+    @classmethod
+    def remove(cls, path: Path) -> None:
+        """Remove a store, unless a process has it open. Blocks: call it in a thread."""
+        with contextlib.suppress(CacheError, OSError), cls._unused(path) as unused:
+            if unused:
+                remove_directory(path)
+
+    def _adopt(self, others: Iterable[Path]) -> None:
+        """Move the file of another store here, if there is none."""
+        for other in others:
+            if os.path.lexists(self._data):
+                break
+
+            with (
+                contextlib.suppress(CacheError, OSError),
+                self._unused(other) as unused,
+            ):
+                if unused:
+                    move_store(other, self.path)
+                    remove_directory(other)
+
+    def _open(self, adopts: Iterable[Path]) -> None:
+        if not self._locks.enter(_OPENING_SECONDS):
             raise CacheError(
                 f"cannot open the cache {self.path}: another process has been opening or "
                 f"closing it for {_OPENING_SECONDS:g} s. Check whether that process was "
@@ -187,8 +241,11 @@ class Environment:
             )
 
         try:
+            alone = self._locks.is_alone()
+            if alone and self._create:
+                self._adopt(adopts)
+
             session = Session.read(self.path)
-            alone = self._lock.is_alone()
             why = doubt(self.path, session, in_use=not alone)
             if why and not alone:
                 # A writer may be about to extend the file to its last page.
@@ -201,18 +258,21 @@ class Environment:
             self._begin_session(None if why else session, alone=alone)
             if self._create:
                 (self.path / READERS).mkdir(0o700, exist_ok=True)
-                create_file(self.path / WRITER_LOCK)
 
             try:
                 self._map()
-            except _Doubtful as exc:
+            except Doubtful as exc:
                 self._replace(str(exc), alone=alone)
                 self._map()
 
-            self._identity = self._find()
-            self._lock.share()
+            # The lock that this process has, if its file is replaced just now.
+            self._identity = *self._find()[:-1], self._locks.identity
+            if self._create:
+                self._locks.share()
+            else:  # programs may end meanwhile, and close the store in order
+                self._locks.abstain()
         finally:
-            self._lock.leave()
+            self._locks.leave()
 
     def _begin_session(self, last: Session | None, *, alone: bool) -> None:
         if not self._create:
@@ -245,108 +305,26 @@ class Environment:
     def _map(self) -> None:
         """Open the file in LMDB, and check that it is one of ours."""
         try:
-            self._env = self._lmdb.open(
-                os.fspath(self.path),
-                map_size=new_map_size(),
-                mode=0o600,
-                create=False,
-                sync=False,
-                max_readers=_READERS,
-                max_dbs=_DATABASES,
-                max_spare_txns=1,
-                readonly=not self._create,
+            self._env, self._databases = open_file(
+                self.path, create=self._create, seconds=_OPENING_SECONDS
             )
-        except self._failures as exc:
-            raise self._unreadable(exc) from exc
-
-        try:
-            self._env.reader_check()
-            self._check_format()
-        except _Blocked:
+        except TimeoutError:
             raise CacheError(
                 f"cannot open the cache {self.path}: another process has been writing it "
                 f"for {_OPENING_SECONDS:g} s. Check whether that process was stopped"
             ) from None
         except self._failures as exc:
-            self._env.close()
-            raise self._unreadable(exc) from exc
-        except BaseException:
-            self._env.close()
-            raise
+            raise self._error("open", exc) from exc
 
-    def _unreadable(self, exc: Exception) -> Exception:
-        """Return the error for one of LMDB while it opens the file."""
-        if is_damage(exc):
-            return _Doubtful(f"the file is damaged ({exc})")
-
-        if isinstance(exc, self._lmdb.VersionMismatchError):
-            return _Doubtful(f"LMDB cannot read it: {exc}")
-
-        return self._error("open", exc)
-
-    def _check_format(self) -> None:
-        names = self._env.dbs()
-        if _META not in names:
-            if self._env.stat()["entries"] or not self._create:
-                raise _Doubtful("it is not a store of aioinformer")
-
-            with self._env.begin(write=True) as txn:
-                meta = self._env.open_db(_META, txn=txn)
-                txn.put(_HEADER, _encode(Header()), overwrite=False, db=meta)
-
-            names = [_META]
-
-        opened = self._open_databases(names)
-        self._meta = opened[_META.decode()]
-        with self._env.begin() as txn:
-            stored = txn.get(_HEADER, b"", self._meta)
-
-        try:
-            found = _decode_format(stored).format
-            if found == FORMAT:
-                _decode_header(stored)
-        except msgspec.MsgspecError as exc:
-            raise _Doubtful(f"its header is damaged ({exc})") from exc
-
-        if found != FORMAT:
-            raise _Doubtful(f"it has format {found}, and this version uses {FORMAT}")
-
-        self._databases = opened
+        self._meta = self._databases[META.decode()]
         self._transactions = Transactions(
-            self._env, self._data, self._failures, self._check_usable, self._error
+            self._env,
+            self._data,
+            self._failures,
+            self._check_process,
+            self._check_files,
+            self._error,
         )
-
-    def _open_databases(self, names: Iterable[bytes]) -> dict[str, lmdb._Database]:
-        """Open databases, unless another process was stopped while it writes.
-
-        That takes a write transaction, if this process may write: databases that a read
-        transaction has opened would end with it. In a thread, which may have to wait.
-        """
-        env = self._env
-        if not self._create:
-            return {name.decode(): env.open_db(name, create=False) for name in names}
-
-        ended: Future[dict[str, lmdb._Database]] = Future()
-
-        def call() -> None:
-            try:
-                # `open_db()` would begin one, too, but keeps the interpreter's lock.
-                with env.begin(write=True) as txn:
-                    opened = {
-                        name.decode(): env.open_db(name, txn=txn, create=False)
-                        for name in names
-                    }
-            except self._failures as exc:
-                ended.set_exception(exc)
-            else:
-                ended.set_result(opened)
-
-        threading.Thread(target=call, name="aioinformer cache", daemon=True).start()
-        try:
-            return ended.result(_OPENING_SECONDS)
-        except TimeoutError:
-            ended.add_done_callback(lambda _: env.close())
-            raise _Blocked from None
 
     def close(self) -> None:
         """Close it, unless it has other users in this process. Idempotent for the last.
@@ -367,11 +345,11 @@ class Environment:
             try:
                 self._close()
             finally:
-                self._lock.close()
+                self._locks.close()
 
     def _close(self) -> None:
         try:
-            if self._find() == self._identity and self._lock.enter(_OPENING_SECONDS):
+            if self._find() == self._identity and self._locks.enter(_OPENING_SECONDS):
                 self._end_session()
         except (CacheError, OSError, self._failures):
             # It is not marked then, and not trusted after a restart of the machine.
@@ -382,7 +360,7 @@ class Environment:
             if self._transactions.end(_OPENING_SECONDS):
                 self._env.close()
 
-            self._lock.leave()
+            self._locks.leave()
 
     def _end_session(self) -> None:
         session = Session.read(self.path)
@@ -391,7 +369,7 @@ class Environment:
 
         if self._damage:
             session._replace(state="damaged").write(self.path)
-        elif self._lock.is_alone():
+        elif self._locks.is_alone():
             self._env.sync(True)
             session._replace(state="closed", early_ends=0).write(self.path)
 
@@ -424,6 +402,44 @@ class Environment:
     def in_write(self) -> bool:
         """True within `write()`, in this thread."""
         return self._transactions.thread.outer is not None
+
+    # -------------------------------------------------------- the writer
+
+    def acquire(self, writer: object) -> bool:
+        """Try to become the one writer of the store, without waiting.
+
+        Args:
+            writer: User of this environment that is to write.
+
+        Returns:
+            True if it is the writer.
+
+        Raises:
+            CacheError: If the file cannot be locked at all.
+        """
+        self._check_process()
+        with self._election:
+            if self._writer is None and self._locks.acquire():
+                self._writer = writer
+
+            return self._writer is writer
+
+    def release(self, writer: object) -> None:
+        """Let another user, or process, write. Idempotent."""
+        if self._pid != _Process.id:
+            return
+
+        with self._election:
+            if self._writer is writer:
+                self._writer = None
+                self._locks.release()
+
+    def is_of_writer(self, state: WriterState) -> bool:
+        """Return True if the writer of a stored state still writes.
+
+        Another one may have the lock already, and not have replaced the state yet.
+        """
+        return not state.ended and self._locks.is_of_writer(state.epoch)
 
     # -------------------------------------------------------- contents
 
@@ -486,14 +502,14 @@ class Environment:
 
     def _read_header(self, txn: lmdb.Transaction[bytes]) -> Header:
         try:
-            return _decode_header(txn.get(_HEADER, b"", self._meta))
+            return _decode_header(txn.get(HEADER, b"", self._meta))
         except msgspec.MsgspecError as exc:
             raise self.damaged("header", exc) from exc
 
     def set_header(self, header: Header) -> None:
         """Write the header, in the current write transaction."""
         thread = self._transactions.thread
-        self._put(_HEADER, header)
+        self._put(HEADER, header)
         thread.header = header
         thread.changed = True
 
@@ -518,6 +534,9 @@ class Environment:
 
     def set_writer_state(self, state: WriterState) -> None:
         """Write the state of the writer, in the current write transaction."""
+        if self._writer is not None:
+            self._locks.claim(state.epoch)
+
         state = msgspec.structs.replace(state, boot=self._boot)
         self._put(_WRITER, state)
 
@@ -550,12 +569,11 @@ class Environment:
     def check(self) -> None:
         """Check that the path leads to the opened files, and for damage; every second.
 
-        LMDB does not notice when a directory is removed or replaced, and a read of a page
-        that was truncated ends the process.
+        LMDB does not notice when a directory is removed or replaced.
 
         Raises:
-            CacheError: If the directory or a file was removed, replaced or truncated, or
-                if this process has found damaged data.
+            CacheError: If the directory or a file was removed or replaced, or if this
+                process has found damaged data.
         """
         self._check_process()
         if self._damage:
@@ -570,18 +588,6 @@ class Environment:
                 "process to use a cache again"
             )
 
-        # Before the size: other processes add pages, and then use them.
-        used = self.used
-        size = os.lstat(self._data).st_size
-        now = time.monotonic()
-        self._short_since = min(self._short_since, now) if size < used else math.inf
-        # Another process may be about to extend it.
-        if now - self._short_since >= _EXTENDING_SECONDS:
-            raise CacheError(
-                f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
-                "Restart the process to use a cache again"
-            )
-
         # Only early ends matter, and each time costs a write to the disk.
         if time.monotonic() - self._opened_at < 2 * EARLY_SECONDS:
             Session.seen(self.path)
@@ -590,11 +596,6 @@ class Environment:
     def used(self) -> int:
         """Bytes of the file that are in use, or were and can be used again."""
         return self._transactions.used
-
-    @property
-    def map_size(self) -> int:
-        """Bytes of address space: the file grows up to there."""
-        return self._transactions.map_size
 
     def reader_check(self) -> int:
         """Free the slots of dead readers in LMDB's table; return their number.
@@ -610,11 +611,10 @@ class Environment:
         except self._failures as exc:
             raise self._error("read", exc) from exc
 
-    def processes_before(self, transaction: int) -> set[int]:
-        """Return the processes that read a snapshot from before a transaction.
+    def snapshots(self) -> dict[tuple[int, str], int]:
+        """Return the snapshots that are being read, by process and thread.
 
-        Args:
-            transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+        A snapshot is the number of the newest transaction in it.
 
         Raises:
             CacheError: If the environment cannot be read.
@@ -627,30 +627,40 @@ class Environment:
 
         rows = (row.split() for row in table.splitlines()[1:])
         return {
-            int(process)
-            for process, _, snapshot in rows
-            if snapshot != "-" and int(snapshot) < transaction
+            (int(process), thread): int(snapshot)
+            for process, thread, snapshot in rows
+            if snapshot != "-"
+        }
+
+    def processes_before(self, transaction: int) -> set[int]:
+        """Return the processes that read a snapshot from before a transaction.
+
+        Args:
+            transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+
+        Raises:
+            CacheError: If the environment cannot be read.
+        """
+        return {
+            process
+            for (process, _), snapshot in self.snapshots().items()
+            if snapshot < transaction
         }
 
     def _find(self) -> tuple[tuple[int, int] | None, ...]:
         """Return device and inode of the directory and its files."""
-        paths: list[Path | str] = [self.path, self._data, self.path / LOCK]
-        if self._create:
-            paths.append(self._writer_lock)
+        paths = [self.path, *(self.path / it for it in (DATA, LOCK, STORE_LOCK))]
+        return tuple(map(device_and_inode, paths))
 
-        return tuple(_device_and_inode(it) for it in paths)
+    def _check_files(self) -> None:
+        """Check that the files are still there.
 
-    def _check_usable(self, write: bool) -> None:
-        """Check the process, and for a write also that its files are still there.
-
-        Without the file of its lock, there may be another writer.
+        Without the file of the locks, another process may write, once the transaction
+        ends in which this is called.
         """
-        if self._closed or self._pid != _Process.id:
-            self._check_process()
-
-        if write and (
-            _device_and_inode(self._data) != self._identity[1]
-            or _device_and_inode(self._writer_lock) != self._identity[-1]
+        if (
+            device_and_inode(self._data) != self._identity[1]
+            or device_and_inode(self._lock_file) != self._identity[-1]
         ):
             self.check()
 
@@ -670,44 +680,3 @@ class Environment:
             self._damage = self._damage or str(error)
 
         return error
-
-
-class _Doubtful(Exception):
-    """File that LMDB has opened, but is not one of ours."""
-
-
-def _check_complete(path: Path) -> None:
-    """Check that a store has all files that LMDB, or a lock, would create.
-
-    They would belong to the user of the command that looks at the store, who may be
-    another one than that of the program.
-    """
-    if _device_and_inode(path / DATA) is None:
-        raise CacheError(f"there is no cache in {path}")
-
-    what = ""
-    for name in (LOCK, OPEN_LOCK):
-        if _device_and_inode(path / name) is None:
-            what = f"{name} is missing"
-
-    if not os.lstat(path / DATA).st_size:
-        what = f"{DATA} is empty"
-
-    if what:
-        raise CacheError(
-            f"cannot open the cache {path}: {what}. The next program that uses it "
-            "creates it"
-        )
-
-
-class _Blocked(Exception):
-    """Write transaction of another process that does not end."""
-
-
-def _device_and_inode(path: Path | str) -> tuple[int, int] | None:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-
-    return status.st_dev, status.st_ino

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-__all__ = ["cause_of", "is_damage", "lacks_descriptors"]
+__all__ = ["cause_of", "is_damage", "is_shortage", "lacks_descriptors"]
 
 _FULL = (
     "no space is left on its disk, or a quota or limit of the file size is reached. Free "
@@ -27,12 +27,12 @@ _DAMAGES = {
 _CAUSES = {
     **dict.fromkeys(_DAMAGES, _DAMAGED),
     "MapFullError": (
-        "its map is full, and the limit of the address space forbids a larger one. Raise "
-        "that limit (ulimit -v)"
+        "its file has the largest size for which this process has reserved addresses: "
+        "64 GiB, or less if they are limited. Raise that limit (ulimit -v)"
     ),
     "MapResizedError": (
-        "another process has made the file larger than this process may map. Raise the "
-        "limit of the address space (ulimit -v)"
+        "another process, whose address space has no limit or a higher one, has made the "
+        "file larger than this process can map. Raise the limit (ulimit -v)"
     ),
     "ReadersFullError": (
         "too many transactions are open. Use it from fewer processes or threads"
@@ -51,6 +51,7 @@ _CAUSES = {
     "DiskError": _FULL,
 }
 _DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
+_MEMORY = {errno.ENOMEM, errno.ENOLCK}
 _CAUSES_BY_NUMBER = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
@@ -73,12 +74,11 @@ _CAUSES_BY_NUMBER = {
 
 def cause_of(exc: Exception) -> str:
     """Return the cause of an error of LMDB or of the system, and what to do."""
-    number = getattr(exc, "code", None) or getattr(exc, "errno", None)
     for kind in type(exc).__mro__:
         if kind.__name__ in _CAUSES:
             return _CAUSES[kind.__name__]
 
-    found = _CAUSES_BY_NUMBER.get(number or 0)
+    found = _CAUSES_BY_NUMBER.get(_number(exc))
     if found is None and isinstance(exc, OSError) and exc.strerror:
         found = f"{exc.strerror} ({exc.filename})" if exc.filename else exc.strerror
 
@@ -91,10 +91,19 @@ def is_damage(exc: Exception) -> bool:
 
 
 def lacks_descriptors(exc: Exception) -> bool:
-    """Return True if an error comes from a file that the system cannot open just now.
+    """Return True if the system could not open a file just now, also as a cause.
 
     The limit of open files is often reached for a moment, and every other file of the
     process is then refused, too.
     """
-    cause = exc.__cause__
-    return isinstance(cause, OSError) and cause.errno in _DESCRIPTORS
+    return _number(exc.__cause__ or exc) in _DESCRIPTORS
+
+
+def is_shortage(exc: Exception) -> bool:
+    """Return True if the system lacked descriptors or memory just now, also as a cause."""
+    return _number(exc.__cause__ or exc) in _DESCRIPTORS | _MEMORY
+
+
+def _number(exc: BaseException) -> int:
+    """Return the number of an error of LMDB or of the system; 0 without one."""
+    return getattr(exc, "code", None) or getattr(exc, "errno", None) or 0

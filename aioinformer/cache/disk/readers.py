@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from aioinformer._user_code import guarded_logger
+from aioinformer.cache.disk.failures import lacks_descriptors
 from aioinformer.errors import CacheError
 
 with contextlib.suppress(ImportError):  # on Windows, there are no caches
@@ -74,13 +75,13 @@ class ReaderSlot:
             self.name, self._file = _locked_file(directory)
             # Takes its place on the disk, which may be full later.
             os.pwrite(self._file, _POSITION.pack(_NO_POSITION), 0)
+            self._socket = self._bound()
         except OSError as exc:
             self.close()
             raise CacheError(
-                f"cannot create the file of a reader in {directory}: {exc}"
+                f"cannot create the files of a reader in {directory}: {exc}"
             ) from exc
 
-        self._socket = self._bound()
         _slots.add(self)
 
     @property
@@ -150,14 +151,17 @@ class ReaderSlot:
 
             (self._directory / (self.name + _SOCKET)).chmod(0o600)
         except OSError as exc:
+            if own is not None:
+                own.close()
+
+            if lacks_descriptors(exc):
+                raise
+
             logger.debug(
                 "%s: cannot create a socket, polling each second (%s)",
                 self._directory,
                 exc,
             )
-            if own is not None:
-                own.close()
-
             return None
 
         return own

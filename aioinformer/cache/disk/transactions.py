@@ -1,19 +1,15 @@
-"""`Transactions` of an LMDB environment: nested, in any thread, in a map that grows."""
+"""`Transactions` of an LMDB environment: nested, in any thread."""
 
 from __future__ import annotations
 
 import contextlib
 import mmap
 import os
-import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING
 
 from aioinformer.cache.disk.header import Header
-
-with contextlib.suppress(ImportError):  # on Windows, there are no caches
-    import resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,10 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Thread", "Transactions", "new_map_size"]
 
-# Address space for the file, which takes no memory and no space on the disk.
-_MAP_SIZE = 16 * 2**30 if sys.maxsize > 2**32 else 512 * 2**20
+_LARGEST_MAP = 64 * 2**30
 _SMALLEST_MAP = 16 * 2**20
-_REMAP_SECONDS = 1.0
 
 
 class Thread:
@@ -79,8 +73,10 @@ class Transactions:
         env: Environment of LMDB.
         data: Path of its file.
         failures: Base of the errors of LMDB.
-        check: Function that raises if the environment cannot be used now; called at the
-            beginning of transactions, with True for one that writes.
+        check: Function that raises if the environment cannot be used now; called before
+            transactions.
+        check_write: Function that raises if it must not be written; called at the
+            beginning of write transactions.
         error: Function that returns the error for one of LMDB, by what could not be done.
     """
 
@@ -89,23 +85,22 @@ class Transactions:
         env: lmdb.Environment,
         data: str,
         failures: type[Exception],
-        check: Callable[[bool], None],
+        check: Callable[[], None],
+        check_write: Callable[[], None],
         error: Callable[[str, Exception], CacheError],
     ) -> None:
         self._env = env
         self._data = data
         self._failures = failures
         self._check = check
+        self._check_write = check_write
         self._error = error
         self._page = env.stat()["psize"]
         self._extent = 0
         self._threads: weakref.WeakSet[Thread] = weakref.WeakSet()
         self._local = threading.local()
-        self._remapping = False
         self._ended = False
-        self._remap = threading.Lock()
-        self.map_size: int = env.info()["map_size"]
-        """Bytes of address space."""
+        self._adding = threading.Lock()
         self.newest: tuple[int, Header] = (-1, Header())
         """Number of a transaction, and its header: the one that was used last."""
         self.reading: Block = Block(self._begin_read, self._end_read)
@@ -125,7 +120,7 @@ class Transactions:
             return self._local.thread  # type: ignore[no-any-return]
         except AttributeError:
             thread = self._local.thread = Thread()
-            with self._remap:
+            with self._adding:
                 self._threads.add(thread)
 
             return thread
@@ -134,7 +129,7 @@ class Transactions:
         thread = self.thread
         txn = thread.txn
         if txn is None:
-            self._check(False)
+            self._check()
             txn = thread.txn = self._begin(thread, write=False)
 
         thread.depth += 1
@@ -157,11 +152,15 @@ class Transactions:
             thread.depth += 1
             return thread.txn
 
-        self._check(True)
-        if not thread.depth:
-            self._grow()
-
+        self._check()
         txn = self._begin(thread, write=True)
+        try:
+            self._check_write()
+        except BaseException:
+            txn.abort()
+            thread.busy = thread.depth > 0
+            raise
+
         thread.outer = thread.txn, thread.depth
         thread.txn, thread.depth = txn, 1
         return txn
@@ -217,37 +216,16 @@ class Transactions:
                 txn.abort()
 
     def _begin(self, thread: Thread, *, write: bool) -> lmdb.Transaction[bytes]:
-        verb = "write" if write else "read"
-        try:
-            return self._begin_now(thread, write=write)
-        except self._failures as exc:
-            resized = type(exc).__name__ == "MapResizedError"
-            if thread.depth or not resized:
-                raise self._error(verb, exc) from exc
-
-        # Another process has made the file larger than the map of this one.
-        self._enlarge(_REMAP_SECONDS)
-        try:
-            return self._begin_now(thread, write=write)
-        except self._failures as exc:
-            raise self._error(verb, exc) from exc
-
-    def _begin_now(self, thread: Thread, *, write: bool) -> lmdb.Transaction[bytes]:
         thread.busy = True
-        while self._remapping and not thread.depth:
-            thread.busy = False
-            with self._remap:  # wait for its end
-                thread.busy = True
-
         if self._ended and not thread.depth:
             thread.busy = False
-            self._check(write)
+            self._check()
 
         try:
             txn: lmdb.Transaction[bytes] = self._env.begin(write=write)
-        except self._failures:
+        except self._failures as exc:
             thread.busy = thread.depth > 0
-            raise
+            raise self._error("write" if write else "read", exc) from exc
 
         return txn
 
@@ -265,7 +243,7 @@ class Transactions:
         self._ended = True
         pause = threading.Event()
         for _ in range(int(seconds * 1000) + 1):
-            with self._remap:
+            with self._adding:
                 if not any(thread.busy for thread in self._threads):
                     return True
 
@@ -273,56 +251,19 @@ class Transactions:
 
         return False
 
-    def _grow(self) -> None:
-        """Enlarge the map ahead of need: a full one would end a transaction."""
-        if self.used * 2 > self.map_size:
-            self._enlarge(0)
-
-    def _enlarge(self, seconds: float) -> None:
-        """Enlarge the map, once no thread has a transaction, or else not at all."""
-        with self._remap:
-            size = self._larger_map()
-            if size <= self.map_size:
-                return
-
-            self._remapping = True
-            try:
-                pause = threading.Event()
-                for _ in range(int(seconds * 1000) + 1):
-                    if not any(thread.busy for thread in self._threads):
-                        self._env.set_mapsize(size)
-                        self.map_size = size
-                        return
-
-                    pause.wait(0.001)
-            except self._failures as exc:
-                raise self._error("map", exc) from exc
-            finally:
-                self._remapping = False
-
-    def _larger_map(self) -> int:
-        """Return the size of a larger map; that of this one if none is possible."""
-        used = self.used
-        for size in (2 * max(used, self.map_size), used + used // 4):
-            pages = -(-size // mmap.ALLOCATIONGRANULARITY)
-            size = pages * mmap.ALLOCATIONGRANULARITY
-            if size > self.map_size and _may_map(size - self.map_size):
-                return size
-
-        return self.map_size
-
 
 def new_map_size() -> int:
-    """Return the address space to reserve for the file."""
-    size = _MAP_SIZE
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY:
-        size = min(size, limit // 4 // mmap.PAGESIZE * mmap.PAGESIZE)
+    """Return the address space to reserve for a file, which cannot grow beyond that.
 
-    while size > _SMALLEST_MAP and not _may_map(size):
+    It takes no memory and no space on the disk. A process may open many files, so each
+    gets a quarter of what is left, where addresses are scarce: with `ulimit -v`, or on a
+    processor of 32 bits.
+    """
+    size = _LARGEST_MAP
+    while size > _SMALLEST_MAP and not _may_map(4 * size):
         size //= 2
 
-    return max(size, _SMALLEST_MAP)
+    return size
 
 
 def _may_map(size: int) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_VERBS",
+    "SHARDS_VERBS",
     "VERBS",
     "Grant",
     "MissingPermission",
@@ -31,6 +32,9 @@ __all__ = [
 
 VERBS = ("list", "watch")
 """Verbs that an informer needs."""
+
+SHARDS_VERBS = ("list", "watch", "create", "update", "delete")
+"""Verbs that `Shards` needs for its Leases."""
 
 ALL_VERBS = (
     "get",
@@ -75,11 +79,14 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class MissingPermission:
-    """Resource that cannot be listed or watched."""
+    """Resource for which verbs are not permitted."""
 
     resource: Resource
     namespace: str = ""
     """Namespace, or empty for all and for cluster-scoped resources."""
+
+    verbs: tuple[str, ...] = VERBS
+    """Verbs that are needed, also those that are permitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,22 +137,25 @@ def manifests(
 ) -> list[dict[str, Any]]:
     """Return a role and a binding for each namespace.
 
-    They grant both verbs, even if only one is missing. Names are derived from resources
+    They grant all needed verbs, even if only one is missing. Names are derived from resources
     and subject, so that rules for others are not overwritten.
 
     Args:
         needs: Missing permissions, in any order, possibly repeated.
         subject: Subject of the bindings.
     """
-    namespaces: dict[str, list[Resource]] = {}
+    namespaces: dict[str, list[MissingPermission]] = {}
     for it in dict.fromkeys(needs):
-        namespaces.setdefault(it.namespace, []).append(it.resource)
+        namespaces.setdefault(it.namespace, []).append(it)
 
     found = []
     key = _hash(f"{subject.kind}/{subject.namespace}/{subject.name}")
-    for namespace, resources in namespaces.items():
-        name = _short(f"aioinformer-{'-'.join(sorted(map(str, resources)))}")
-        rules = _rules(Grant(it.group, it.plural, VERBS) for it in resources)
+    for namespace, missing in namespaces.items():
+        resources = sorted({str(it.resource) for it in missing})
+        name = _short(f"aioinformer-{'-'.join(resources)}")
+        rules = _rules(
+            Grant(it.resource.group, it.resource.plural, it.verbs) for it in missing
+        )
         names = (name, f"{name}-{key}")
         found += _role_with_binding(namespace, names, rules, subject)
 

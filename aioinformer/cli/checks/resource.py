@@ -107,8 +107,12 @@ async def find(name: str, client: Client, *, discovered: bool) -> ServedResource
         raise CommandError(exc.message) from exc
 
 
-async def denied(scope: ResourceScope, client: Client) -> set[str]:
-    """Return the verbs of `list`, `watch` and `get` that are not permitted.
+async def denied(
+    scope: ResourceScope,
+    client: Client,
+    verbs: tuple[str, ...] = ("list", "watch", "get"),
+) -> set[str]:
+    """Return those of the verbs that are not permitted.
 
     Raises:
         ApiError: If the server refused the review.
@@ -119,7 +123,7 @@ async def denied(scope: ResourceScope, client: Client) -> set[str]:
         Safe.
     """
     found = set()
-    for verb in ("list", "watch", "get"):
+    for verb in verbs:
         attributes = {
             "namespace": scope.namespace,
             "verb": verb,

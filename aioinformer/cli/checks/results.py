@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from aioinformer.cli.checks.findings import StepResult
+from aioinformer.cli.checks.rbac_rules import SHARDS_VERBS
 from aioinformer.cli.error_messages import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "plain",
     "reached",
     "served",
+    "shards_permissions",
     "unreachable",
     "version",
 ]
@@ -284,6 +286,20 @@ def permissions(denied: Collection[str]) -> StepResult:
         )
 
     return StepResult("ok", "list, watch and get permitted")
+
+
+def shards_permissions(denied: Collection[str]) -> StepResult:
+    """Return the result for the permissions of `Shards` on Leases.
+
+    Args:
+        denied: Missing verbs.
+    """
+    missing = [verb for verb in SHARDS_VERBS if verb in denied]
+    if missing:
+        text = f"{' and '.join(missing)} not permitted: apply the rules below"
+        return StepResult("failed", text)
+
+    return StepResult("ok", f"{' and '.join(SHARDS_VERBS)} permitted")
 
 
 def listed(

@@ -1,9 +1,11 @@
 """Shards: which replica of a controller works on which range of hashes.
 
-`member.Member` decides for one replica. It is pure: times are arguments, and nothing here
-sends, waits or logs. `lease.ShardLease` is what replicas know of each other.
+`member.Member` decides for one replica, and `lease.ShardLease` is what replicas know of each
+other. These modules are pure: times are arguments, and they neither send, wait nor log.
+`replica.Replica` performs the decisions during one run of `shards.Shards`: it follows the
+Leases by `lease_watch.LeaseWatch`, sends writes, and tells users.
 
-To drive it:
+To drive a member without `replica`:
 
 1. Watch the Leases with the label `aioinformer.dev/shards: <group>`, in one ordered watch.
    Call `lease_seen()` and `lease_gone()` for each change, and `synced()` after the first list.

@@ -132,7 +132,7 @@ class ShardLease:
             group, role = labels[GROUP_LABEL], Role(labels[ROLE_LABEL])
             ranges, field = int(annotations[_RANGES]), annotations[_FIELD]
             flags = frozenset(map(Flag, annotations.get(_FLAGS, "").split()))
-            index = _index_of(group, lease.name) if role is Role.FENCE else -1
+            index = _index_of(group, lease.name, ranges) if role is Role.FENCE else -1
         except (KeyError, ValueError) as exc:
             raise DecodeError(
                 f"the Lease {lease.name!r} is not as members of a shard group write "
@@ -205,12 +205,16 @@ class ShardLease:
         }
 
 
-def _index_of(group: str, name: str) -> int:
+def _index_of(group: str, name: str, ranges: int) -> int:
     prefix = f"{group}-range-"
     if not name.startswith(prefix):
         raise ValueError(f"the name does not begin with {prefix!r}")
 
-    return int(name.removeprefix(prefix))
+    index = int(name.removeprefix(prefix))
+    if not 0 <= index < ranges:
+        raise ValueError(f"range {index} of {ranges}")
+
+    return index
 
 
 _GROUP_LENGTH: Final = 40

@@ -139,7 +139,7 @@ class Member:
     def lease_seen(self, lease: ShardLease, now: float) -> None:
         """Record a Lease that the watch or a list has shown."""
         self._check_deadline(now)
-        if not self._agrees(lease):
+        if not self._agrees(lease, now):
             return
 
         if lease.role is Role.MEMBER:
@@ -242,21 +242,17 @@ class Member:
 
     # ------------------------------------------------------------ own Lease
 
-    def _agrees(self, lease: ShardLease) -> bool:
+    def _agrees(self, lease: ShardLease, now: float) -> bool:
         """Return True if a Lease belongs to a group as this member's; or refuse to join."""
         mine = self._blank
         if lease.ranges == mine.ranges and lease.field == mine.field:
-            return lease.index < mine.ranges
+            return True
 
         begins = self.state is MemberState.JOINING and not self.epoch
         if (lease.role is Role.GROUP or begins) and not self.refusal:
             self.refusal = disagreement(mine, lease)
             self.reason = "another number of ranges or another field"
-            self._leaving = True
-            if self.state is MemberState.LIVE:
-                self.state = MemberState.LEAVING
-
-            self._touch()
+            self.leave(now)
 
         return False
 
@@ -380,6 +376,9 @@ class Member:
 
     def _end(self, now: float) -> None:
         """Give up the own Lease as the last write, if it is there."""
+        if self._own.name in self._outbox.writes:
+            return  # the answer shows whether it is
+
         base = self._view.member(self.identity)
         if base is None or not base.holder or not self._own.is_own(base):
             self.state = MemberState.LEFT
@@ -570,13 +569,8 @@ class Member:
             self._plan_range(index, part, now, wall)
 
         self._note_owners(now)
-        if (
-            self.state is MemberState.LEAVING
-            and self._has_ended()
-            and not any(
-                write.lease.role is Role.FENCE for write in self._outbox.writes.values()
-            )
-        ):
+        done = self.state is MemberState.LEAVING and self._has_ended()
+        if done and not self._outbox.writes:
             self._end(now)
 
         self._plan_at = self.next_due
@@ -790,10 +784,14 @@ class Member:
         return self._eligible
 
     def _note_owners(self, now: float) -> None:
-        working = [part.works for part in self._ranges]
-        self._owners = self._view.owners(now, self.identity, working)
-        for index, owner in enumerate(self._owners):
-            if owner:
+        owners = self._view.owners(now)
+        for index, part in enumerate(self._ranges):
+            if part.works or owners[index] == self.identity:
+                owners[index] = self.identity if part.works else ""
+
+            if owners[index]:
                 self._unowned.pop(index, None)
             else:
                 self._unowned.setdefault(index, now)
+
+        self._owners = tuple(owners)

@@ -220,28 +220,17 @@ class GroupView:
         seen = self.members.get(member_name(self._group_name, identity))
         return seen is None or seen.joining is not None
 
-    def owners(self, now: float, me: str, mine: list[bool]) -> tuple[str, ...]:
-        """Return the owner of each range; empty for none.
-
-        Args:
-            now: Current time.
-            me: Identity of this member.
-            mine: Whether it works on each range.
-        """
+    def owners(self, now: float) -> list[str]:
+        """Return the owner of each range, which renews its Lease; empty for none."""
         alive = {
             (seen.lease.holder, seen.lease.epoch)
             for seen in self.members.values()
-            if now < self.silent_at(seen) and seen.lease.holder != me
+            if now < self.silent_at(seen)
         }
-        fences = zip(self.fences, mine, strict=True)
-        return tuple(
-            me
-            if works
-            else fence.holder
-            if fence and (fence.holder, fence.epoch) in alive
-            else ""
-            for fence, works in fences
-        )
+        return [
+            fence.holder if fence and (fence.holder, fence.epoch) in alive else ""
+            for fence in self.fences
+        ]
 
     def is_new(self) -> bool:
         """Return True if nobody can have worked in this group."""

@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioinformer._tasks import fail_when_any_ends, in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.contents import DiskContents
-from aioinformer.cache.disk.directory import safe_directory
-from aioinformer.cache.disk.environment import Environment
-from aioinformer.cache.disk.header import Header, WriterState
+from aioinformer.cache.disk.failures import lacks_descriptors
+from aioinformer.cache.disk.header import Header, WriterState, same_identity
 from aioinformer.cache.disk.prints import print_of
-from aioinformer.cache.disk.readers import Readers, ReaderSlot
+from aioinformer.cache.disk.readers import ReaderSlot
 from aioinformer.cache.disk.records import Records
 from aioinformer.cache.index import Index
 from aioinformer.cache.memory import MemoryContents
-from aioinformer.errors import CacheError, OptionsError
+from aioinformer.errors import CacheError
 from aioinformer.informer.cached.ended import ended_contents
 from aioinformer.informer.cached.follower import Follower
-from aioinformer.informer.cached.journal import EntryKind, Journal
-from aioinformer.informer.cached.writer import CacheWriter, error_in, same_identity
+from aioinformer.informer.cached.journal import Journal
+from aioinformer.informer.cached.writer import CacheWriter, cache_error_in, error_in
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.interface import Resume
 from aioinformer.informer.status import CacheStatus, InformerStatus, describe_state
 from aioinformer.watch.interface import Identified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from pathlib import Path
 
+    from aioinformer.cache.disk.environment import Environment
     from aioinformer.cache.store import Indexer
+    from aioinformer.informer.cached.place import CachePlace
     from aioinformer.informer.handlers.error_reporter import ErrorReporter
     from aioinformer.informer.handlers.processor import Processor
     from aioinformer.informer.lifecycle import RunState
@@ -48,70 +46,17 @@ if TYPE_CHECKING:
     from aioinformer.informer.store.waiters import StoreWaiters
     from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
-    from aioinformer.model.resource import Resource
     from aioinformer.watch.interface import ListerWatcher
 
-__all__ = ["CachePlace", "CachedSource", "cache_root"]
+__all__ = ["CachedSource", "InformerParts"]
 
 logger: Final = guarded_logger(__name__)
 
-CHECK_SECONDS: Final = 1.0
-"""Seconds between two checks that the store still has the objects of this informer."""
+CLEAN_SECONDS: Final = 60.0
+"""Seconds between two searches for unused stores of the same selection."""
 
-MOST_ENTRIES: Final = 10_000
-"""Changes that may come while a fallback reads the whole store."""
-
-LOADS: Final = 3
-"""Attempts to read the whole store before a fallback gives up what it had."""
-
-
-def cache_root(cache_dir: str | os.PathLike[str] | None) -> Path | None:
-    """Return the directory of all stores, or None; nothing is opened.
-
-    Raises:
-        OptionsError: If it is not a path, or a package for stores on disk is missing.
-    """
-    if cache_dir is None:
-        return None
-
-    given: Any = cache_dir
-    path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
-    if not isinstance(path, str) or not path or "\0" in path:
-        raise OptionsError(
-            f"cache_dir must be the path of a directory, not {cache_dir!r}"
-        )
-
-    for package in ("lmdb", "zstandard"):
-        try:
-            import_module(package)
-        except ImportError as exc:
-            raise OptionsError(
-                f"cache_dir= needs {package}: pip install 'aioinformer[shared]'"
-            ) from exc
-
-    try:
-        return Path(path).expanduser().absolute()
-    except RuntimeError as exc:
-        raise OptionsError(
-            f"cannot find the home directory of {path!r}: {exc}"
-        ) from exc
-
-
-@dataclass(frozen=True, slots=True)
-class CachePlace:
-    """Place of the store of one informer on disk.
-
-    Attributes:
-        root: Directory of all stores of a factory.
-        directory: Name of the directory of this store, in `root`.
-        selection: Selection of its objects, as text.
-        metadata_of: Resource of metadata-only objects, or None.
-    """
-
-    root: Path
-    directory: str
-    selection: str
-    metadata_of: Resource | None = None
+OPEN_SECONDS: Final = 1.0
+"""Seconds between two attempts to open the store without descriptors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,14 +156,18 @@ class CachedSource:
         self._on_error: Callable[[Exception], None] | None = None
         # Header with the identity of the objects of this informer.
         self._claims = Header()
-        # True once the store has, or will have, the objects of another identity.
-        self._replaced = False
+        self._path = place.root / place.directory  # until the claims are known
         # State when the store was closed.
         self._last = WriterState()
         self._was_synced = False
 
     def __repr__(self) -> str:
         return f"<CachedSource {self._parts.name} {self._cache_status(None).role}>"
+
+    @property
+    def list_watch(self) -> ListerWatcher:
+        """List-watch of its objects."""
+        return self._parts.list_watch
 
     # ------------------------------------------------------------ running
 
@@ -228,7 +177,7 @@ class CachedSource:
 
     async def _run(self) -> NoReturn:
         try:
-            store = self._store = await self._open()
+            store = self._store = await self._open_when_possible()
         except CacheError as exc:
             self._fall_back(exc, None)
         else:
@@ -247,32 +196,39 @@ class CachedSource:
                     # replaced before the follower reads it. That may have been killed.
                     f"{name} writer": store.writer.run,
                     f"{name} follower": store.follower.run,
-                    f"{name} checks": self._check,
+                    f"{name} clean-up": self._remove_unused,
                 }
             )
         except BaseExceptionGroup as group:
-            failure = _only_cache_errors(group)
-            if failure is None:
-                raise
-
-            # The group reports errors in place of a cancellation at the same time.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise asyncio.CancelledError from group
+            failure = cache_error_in(group)
 
         self._fall_back(failure, await self._load(store))
         await store.close()
 
+    async def _open_when_possible(self) -> OpenStore:
+        """Open the store, once the process has descriptors for that."""
+        waits = False
+        while True:
+            try:
+                return await self._open()
+            except CacheError as exc:
+                if not lacks_descriptors(exc):
+                    raise
+
+                if not waits:
+                    logger.warning("%s: tries again: %s", self._parts.name, exc)
+                    waits = True
+
+            await asyncio.sleep(OPEN_SECONDS)
+
     async def _open(self) -> OpenStore:
         """Open the store, and let users read it."""
         parts, place = self._parts, self._place
-        env = await _opened(place)
+        claims = self._claims = await self._identity()
+        self._path = place.path(claims)
+        env = await _opened(place, self._path)
         slot: ReaderSlot | None = None
         try:
-            self._claims = await self._identity()
-            if Readers(env.path / "readers").positions():
-                self._check_identity(env)
-
             records = Records(env, place.metadata_of)
             journal = Journal(env, records)
             contents = DiskContents(
@@ -288,7 +244,7 @@ class CachedSource:
                 parts.processor,
                 parts.waiters,
                 parts.on_change,
-                claims=self._claims,
+                claims=claims,
                 name=parts.name,
             )
         except BaseException:
@@ -303,7 +259,7 @@ class CachedSource:
             env,
             records,
             journal,
-            self._claims,
+            claims,
             functions=lambda: parts.indexer.indexers,
             transformer=parts.transformer,
             reporter=parts.reporter,
@@ -322,10 +278,19 @@ class CachedSource:
         endpoint = (
             await source.endpoint_print() if isinstance(source, Identified) else ""
         )
+        transform = self._parts.transformer.function
+        functions = list(self._parts.indexer.indexers.values())
+
+        def call() -> str:
+            for function in functions:
+                print_of(function)  # may read the versions of packages, here and once
+
+            return print_of(transform)
+
         return Header(
             selection=self._place.selection,
             endpoint=endpoint,
-            transform=print_of(self._parts.transformer.function),
+            transform=await in_thread(call, stop=_do_nothing),
         )
 
     def _new_reflector(self, pipeline: Pipeline, resume: Resume) -> Reflector:
@@ -340,23 +305,16 @@ class CachedSource:
         reflector.set_watch_error_handler(self._on_error)
         return reflector
 
-    async def _check(self) -> NoReturn:
-        """Fail once another process writes other objects to the store."""
+    async def _remove_unused(self) -> NoReturn:
+        """Remove unused stores of the same selection, while this process writes."""
         store = self._store
         assert store is not None
         while True:
-            self._check_identity(store.env)
-            await asyncio.sleep(CHECK_SECONDS)
-
-    def _check_identity(self, env: Environment) -> None:
-        header, claims = env.header, self._claims
-        if header.selection and not same_identity(header, claims):
-            self._replaced = True
-            what = "transform" if header.endpoint == claims.endpoint else "API server"
-            raise CacheError(
-                f"{env.path} is in use by processes with another {what}: restart this "
-                "one after they have ended, or give it a cache_dir of its own"
-            )
+            await asyncio.sleep(CLEAN_SECONDS)
+            if store.writer.reflector is not None and store.follower.synced:
+                call = partial(self._place.remove_unused, self._path)
+                with suppress(OSError):  # no thread, or no file, can be opened now
+                    await in_thread(call, stop=_do_nothing)
 
     async def close(self) -> None:
         """Close the store, after the last handler has ended. Idempotent.
@@ -390,37 +348,47 @@ class CachedSource:
             return None
 
         try:
-            for _ in range(LOADS):
-                header, objects = await in_thread(
-                    partial(_read_all, store), stop=_do_nothing
-                )
-                contents = await self._in_memory(store, objects)
-                told = _caught_up(store, header.last, contents)
-                if told is not None:
-                    return told
+            return await self._copy(store)
         except CacheError as exc:
             logger.warning("%s: cannot read the cache: %s", self._parts.name, exc)
 
         return None
 
-    async def _in_memory(
-        self, store: OpenStore, objects: dict[str, KubeObject]
-    ) -> MemoryContents[KubeObject]:
-        indexer = self._parts.indexer
+    async def _copy(self, store: OpenStore) -> ToldStore:
+        """Copy the objects, and tell handlers all changes up to that moment."""
         functions = store.contents.functions
         contents: MemoryContents[KubeObject] = MemoryContents(
             {name: Index(function) for name, function in functions.items()},
-            indexer.report,
+            self._parts.indexer.report,
         )
-        budget = LoopBudget.current()
-        await budget.start()
-        for key, obj in objects.items():
-            contents.put(key, obj)
-            if budget.over():
-                await budget.start()
 
-        budget.end()
-        return contents
+        def put(key: str, obj: KubeObject | None) -> None:
+            if obj is None:
+                contents.remove(key)
+            else:
+                contents.put(key, obj)
+
+        walk = store.contents.walk(put)
+        steps = walk.steps()
+        budget = LoopBudget.current()
+        try:
+            while True:
+                await budget.start()
+                with store.env.read():
+                    if not store.follower.advance(budget.over):
+                        continue
+
+                    for _ in steps:
+                        if budget.over():
+                            break
+                    else:
+                        header = store.env.header
+                        contents.resource_version = header.version
+                        deletions = store.journal.deletions(header.version)
+                        return ToldStore(contents, header.cluster, deletions)
+        finally:
+            walk.end()
+            budget.end()
 
     def _fall_back(self, failure: CacheError, told: ToldStore | None) -> None:
         """Go on in memory, from what handlers were told, or from nothing."""
@@ -454,10 +422,10 @@ class CachedSource:
                 listener.mark_synced()
 
         # A list of any version could be older than what handlers were told.
-        version = "" if self._replaced else told.contents.resource_version
+        version = told.contents.resource_version
         resume = Resume(
             version=version,
-            comparable=bool(version) or not (self._kept or self._replaced),
+            comparable=bool(version) or not self._kept,
             cluster=told.cluster,
             in_step=self._state.in_step if version else None,
         )
@@ -471,6 +439,7 @@ class CachedSource:
         if store is not None:
             self._leave(store)
 
+        parts.waiters.wake_all()
         parts.on_change()
 
     # ------------------------------------------------------------ handlers
@@ -498,10 +467,28 @@ class CachedSource:
             if it is not None:
                 it.set_watch_error_handler(handler)
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Read the store in a block as of the last change that waiting tasks were told."""
-        follower = self.follower
-        return nullcontext() if follower is None else follower.reading()
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """Read the store in a block as of the last change that waiting tasks were told.
+
+        Waits until most changes are told. The block must not wait.
+        """
+        with self._parts.waiters.for_steps() as told:
+            while (follower := self.follower) is not None:
+                with ExitStack() as block:
+                    current = False
+                    with suppress(CacheError):  # it is about to continue in memory
+                        current = block.enter_context(follower.reading())
+
+                    if current:
+                        yield
+                        return
+
+                told.clear()
+                await told.wait()
+                self._parts.run_state.check_not_stopping()
+
+            yield
 
     # ------------------------------------------------------------ state
 
@@ -579,7 +566,7 @@ class CachedSource:
         if store is None or loop is None or store.writer.reflector is not None:
             return None
 
-        seconds = store.follower.writer_silent(loop.time())
+        seconds = store.follower.writer.silence(loop.time())
         if not seconds:
             return None
 
@@ -632,7 +619,7 @@ class CachedSource:
 
     def _cache_status(self, now: float | None) -> CacheStatus:
         store, state = self._store, self._state
-        path = self._place.root / self._place.directory
+        path = self._path
         if store is None:
             why = "" if self._failure is None else str(self._failure)
             role = "memory" if self._failure else "reader"
@@ -659,6 +646,7 @@ class CachedSource:
             ),
             behind=store.follower.behind,
             readers=state.readers,
+            stalled_readers=state.stalled_readers,
             journal_entries=entries,
             size=size,
         )
@@ -687,32 +675,11 @@ async def _run_together(
         )
 
 
-def _only_cache_errors(group: BaseExceptionGroup[BaseException]) -> CacheError | None:
-    """Return an error of the store; None if there are others in the group."""
-    failures, others = group.split(CacheError)
-    first: CacheError | ExceptionGroup[CacheError] | None = failures
-    while isinstance(first, ExceptionGroup):
-        first = first.exceptions[0]
-
-    return first if others is None else None
-
-
-def _read_all(store: OpenStore) -> tuple[Header, dict[str, KubeObject]]:
-    """Return everything in the store, as of one moment; called in a thread."""
-    with store.env.read():
-        return store.env.header, dict(store.contents.objects.items())
-
-
-async def _opened(place: CachePlace) -> Environment:
+async def _opened(place: CachePlace, path: Path) -> Environment:
     """Open a store, in a thread, as that may wait for another process."""
     opened: list[Environment] = []
-
-    def call() -> None:
-        path = safe_directory(place.root, place.directory)
-        opened.append(Environment.open(path))
-
     try:
-        await in_thread(call, stop=_do_nothing)
+        await in_thread(lambda: opened.append(place.open(path)), stop=_do_nothing)
     except asyncio.CancelledError:
         for env in opened:
             await _closed(env)
@@ -732,33 +699,3 @@ async def _closed(env: Environment) -> None:
 
 def _do_nothing() -> None:
     """Let a call in a thread run to its end: it uses the environment."""
-
-
-def _caught_up(
-    store: OpenStore, position: int, contents: MemoryContents[KubeObject]
-) -> ToldStore | None:
-    """Tell handlers everything, and apply what came after a position to contents.
-
-    Returns:
-        None if the journal does not have all of that.
-    """
-    store.follower.catch_up()
-    decode = store.records.decode
-    with store.env.read():
-        end, header = store.follower.position, store.env.header
-        entries = store.journal.read(position, MOST_ENTRIES)
-        if entries is None or end != header.last or position + len(entries) != end:
-            return None
-
-        for entry in entries:
-            if entry.kind in (EntryKind.LISTED, EntryKind.FIRST_LISTED):
-                return None
-
-            if entry.new:
-                contents.put(entry.key, decode(entry.key, entry.new))
-            else:
-                contents.remove(entry.key)
-
-        contents.resource_version = header.version
-        deletions = store.journal.deletions(header.version)
-        return ToldStore(contents, header.cluster, deletions)

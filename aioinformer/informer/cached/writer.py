@@ -17,9 +17,8 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.disk.contents import DiskContents
-from aioinformer.cache.disk.directory import WriterLock
-from aioinformer.cache.disk.failures import lacks_descriptors
-from aioinformer.cache.disk.header import WriterState
+from aioinformer.cache.disk.failures import is_shortage
+from aioinformer.cache.disk.header import WriterState, same_identity
 from aioinformer.cache.disk.readers import Readers
 from aioinformer.cache.store import Indexer
 from aioinformer.errors import ApiError, CacheError, TransportError
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["CacheWriter", "JournalPublisher", "error_in", "same_identity"]
+__all__ = ["CacheWriter", "JournalPublisher", "cache_error_in", "error_in"]
 
 logger: Final = guarded_logger(__name__)
 
@@ -58,11 +57,11 @@ UNREACHABLE: Final = "unreachable"
 SAMPLES_OF_FIT: Final = 50
 """Stored objects that tell how well the stored dictionary fits."""
 
-LEAVE_SECONDS: Final = 2.0
-"""Seconds that followers have to leave a store before it gets other objects."""
-
 HEARTBEAT_SECONDS: Final = 1.0
 """Seconds between two records of the writer's state, if it does not change."""
+
+STALLED_SECONDS: Final = 30.0
+"""Seconds after which a read that has not ended is reported: each change adds pages."""
 
 TRIM_SECONDS: Final = 0.01
 """Seconds between two trims of the journal while it is too long."""
@@ -113,13 +112,16 @@ class CacheWriter:
         self._new_reflector = reflector
         self._metrics = metrics
         self._now = asyncio.get_running_loop().time
-        self._lock = WriterLock(env.path)
         self._readers = Readers(env.path / "readers")
         self._changed = asyncio.Event()
+        self._lacks = False  # True while the system lacks descriptors or memory
         self._before = WriterState()  # state of the writer before this one
         self._pipeline: Pipeline | None = None
         self.reflector: Reflector | None = None
         """Reflector of this writer; None until it has the lock."""
+        # Time at which each snapshot that is being read was first seen.
+        self._snapshots: dict[tuple[int, str, int], float] = {}
+        self._stalled: tuple[int, ...] = ()
         self.readers: int = 0
         """Number of informers that follow the store, as of the last heartbeat."""
 
@@ -136,23 +138,29 @@ class CacheWriter:
             Stops it. Another process can become the writer at once.
         """
         try:
-            while not self._acquire():  # noqa: ASYNC110 - another process frees it
-                await asyncio.sleep(LOCK_SECONDS)
+            while True:
+                while not self._acquire():  # noqa: ASYNC110 - another process frees it
+                    await asyncio.sleep(LOCK_SECONDS)
 
-            await self._write()
+                try:
+                    await self._write()
+                except (CacheError, BaseExceptionGroup) as exc:
+                    self._note_shortage(cache_error_in(exc))
+
+                # As after a takeover: another process may be faster.
+                self.reflector = self._pipeline = None
+                self._env.release(self)
+                await asyncio.sleep(HEARTBEAT_SECONDS)
         finally:
-            self._lock.release()
+            self._env.release(self)
             self._readers.close()
 
     def _acquire(self) -> bool:
-        """Try to become the writer; False also while no file can be opened."""
+        """Try to become the writer; False also while the system lacks resources."""
         try:
-            return self._lock.acquire()
+            return self._env.acquire(self)
         except CacheError as exc:
-            if not lacks_descriptors(exc):
-                raise
-
-            logger.debug("%s: cannot become the writer yet: %s", self._name, exc)
+            self._note_shortage(exc)
             return False
 
     def _count_readers(self) -> None:
@@ -160,10 +168,48 @@ class CacheWriter:
         try:
             self.readers = len(self._readers.positions())
         except CacheError as exc:
-            if not lacks_descriptors(exc):
-                raise
+            self._note_shortage(exc)
+        else:
+            self._lacks = False
 
-            logger.debug("%s: cannot count the readers yet: %s", self._name, exc)
+    def _find_stalled_readers(self) -> None:
+        """Find reads that do not end; LMDB keeps all pages that were replaced since."""
+        now, seen = self._now(), self._snapshots
+        self._snapshots = {
+            (process, thread, snapshot): seen.get((process, thread, snapshot), now)
+            for (process, thread), snapshot in self._env.snapshots().items()
+        }
+        # The state of the writer is written each second, so no other read lasts.
+        stalled = sorted(
+            {
+                process
+                for (process, _, _), since in self._snapshots.items()
+                if now - since >= STALLED_SECONDS
+            }
+        )
+        for process in stalled:
+            if process not in self._stalled:
+                logger.warning(
+                    "%s: process %d has not ended a read of the cache for %.0f s, so "
+                    "its file grows: continue or end that process (path=%s)",
+                    self._name,
+                    process,
+                    STALLED_SECONDS,
+                    self._env.path,
+                )
+
+        self._stalled = tuple(stalled)
+
+    def _note_shortage(self, exc: CacheError) -> None:
+        """Log that the system lacks resources, once, or raise any other error."""
+        if not is_shortage(exc):
+            raise exc
+
+        if not self._lacks:
+            self._lacks = True
+            logger.warning(
+                "%s: cannot write the cache now, and tries again: %s", self._name, exc
+            )
 
     def state_changed(self) -> None:
         """Write the state soon: the reflector has changed its own."""
@@ -173,9 +219,6 @@ class CacheWriter:
 
     async def _write(self) -> NoReturn:
         resume = self._begin()
-        if not resume.comparable and len(self._readers.positions()) > 1:
-            await asyncio.sleep(LEAVE_SECONDS)
-
         functions = self._functions()
         publisher = JournalPublisher(self._env, self._journal, self._readers.wake)
         indexer: Indexer[KubeObject] = Indexer(
@@ -236,12 +279,15 @@ class CacheWriter:
         with env.write():
             self._journal.recover()
             header = env.header
-            if not same_identity(header, claims):
+            adopted = replace(header, endpoint=claims.endpoint)
+            # The reflector checks the uid of the cluster before it resumes. Until then,
+            # the header has the other endpoint.
+            verifiable = header.cluster and same_identity(adopted, claims)
+            if not same_identity(header, claims) and not verifiable:
                 # Without a version, this writer and any later one lists and compares.
                 header = replace(
-                    header,
+                    adopted,
                     selection=claims.selection,
-                    endpoint=claims.endpoint,
                     transform=claims.transform,
                     version="",
                 )
@@ -271,14 +317,28 @@ class CacheWriter:
     def _note_cluster(self, uid: str) -> None:
         """Record the cluster of the list that follows."""
         env = self._env
-        if uid == env.header.cluster:
+        header, endpoint = env.header, self._claims.endpoint
+        if (uid, endpoint) == (header.cluster, header.endpoint):
             return
 
         with env.write():
             # The stored objects may be of another cluster. So the writer after this one
             # compares them, or checks their history, unless the list is complete then.
-            version = "" if uid else env.header.version
-            env.set_header(replace(env.header, cluster=uid, version=version))
+            kept = endpoint == header.endpoint and not uid
+            env.set_header(
+                replace(
+                    header,
+                    cluster=uid,
+                    endpoint=endpoint,
+                    version=header.version if kept else "",
+                )
+            )
+
+    def _note_endpoint(self, *, confirmed: bool) -> None:
+        """Record the endpoint once its cluster has turned out to be the stored one."""
+        env, endpoint = self._env, self._claims.endpoint
+        if confirmed and env.header.endpoint != endpoint:
+            env.set_header(replace(env.header, endpoint=endpoint))
 
     def _confirm(self) -> None:
         assert self._pipeline is not None
@@ -290,13 +350,14 @@ class CacheWriter:
         budget = LoopBudget.current()
         while True:
             env.check()
-            self._lock.check()
             env.reader_check()  # a killed reader may have left a snapshot
             self._count_readers()
+            self._find_stalled_readers()
             state = self.state()
             await budget.start()
             with env.write():
                 env.set_writer_state(state)
+                self._note_endpoint(confirmed=state.confirmed)
                 more = journal.trim(self._readers.positions, budget.over)
 
             budget.end()
@@ -304,7 +365,7 @@ class CacheWriter:
             seconds = TRIM_SECONDS if more else HEARTBEAT_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    while _without_times(self.state()) == _without_times(state):
+                    while self.state().without_times() == state.without_times():
                         self._changed.clear()
                         await self._changed.wait()
 
@@ -347,6 +408,7 @@ class CacheWriter:
             skipped=reflector.skipped,
             transform_failures=self._transformer.failures,
             readers=self.readers,
+            stalled_readers=self._stalled,
             not_served=reflector.not_served,
             streamless=reflector.streamless,
             failures=reflector.failures,
@@ -373,25 +435,28 @@ async def _build(contents: DiskContents) -> None:
         budget.end()
 
 
-def same_identity(one: Header, other: Header) -> bool:
-    """Return True if the objects of two stores are comparable by their versions."""
-    return (one.selection, one.endpoint, one.transform) == (
-        other.selection,
-        other.endpoint,
-        other.transform,
-    )
+def cache_error_in(exc: CacheError | BaseExceptionGroup[BaseException]) -> CacheError:
+    """Return the first error of the store in the error of a group of tasks.
 
+    Raises:
+        BaseException: The error itself, if it has others.
+        CancelledError: If the task was cancelled at the same time, which a group does
+            not report.
+    """
+    first: BaseException = exc
+    while isinstance(first, BaseExceptionGroup):
+        failures, others = first.split(CacheError)
+        if failures is None or others is not None:
+            raise exc
 
-def _without_times(state: WriterState) -> WriterState:
-    """Return what other processes should know at once."""
-    return replace(
-        state,
-        heartbeat=0.0,
-        in_step=None,
-        last_contact=None,
-        last_event=None,
-        duplicates=0,
-    )
+        first = failures.exceptions[0]
+
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError from exc
+
+    assert isinstance(first, CacheError)
+    return first
 
 
 def _error_of(error: Exception | None) -> tuple[int, str, str]:

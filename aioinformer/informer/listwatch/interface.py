@@ -11,9 +11,12 @@ from aioinformer.model.times import Duration, seconds_of
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import TypeAlias
 
     from aioinformer.cache.deltas import Delta
     from aioinformer.model.objects import KubeObject
+
+    Selects: TypeAlias = Callable[[KubeObject], bool]
 
 __all__ = [
     "INTERNAL_ERROR_SECONDS",
@@ -23,6 +26,7 @@ __all__ = [
     "ReflectorOptions",
     "ReflectorStore",
     "Resume",
+    "Staging",
     "store_calls",
     "store_failed",
 ]
@@ -140,11 +144,8 @@ class Resume:
     called after a list, whose commit shows the same. Must not wait."""
 
 
-class ReflectorStore(Protocol):
-    """Store of a reflector. A list is staged in pieces and then committed."""
-
-    def known(self, key: str) -> KubeObject | None:
-        """Return the newest known state of an object, or None."""
+class Staging(Protocol):
+    """Place where a list is staged in pieces."""
 
     async def stage(
         self, objects: list[KubeObject], *, after_reset: bool = False
@@ -163,15 +164,30 @@ class ReflectorStore(Protocol):
     async def stage_unreadable(self, keys: list[str]) -> None:
         """Stage the known states of objects that exist but cannot be read."""
 
+
+class ReflectorStore(Staging, Protocol):
+    """Store of a reflector. A list is staged in pieces and then committed."""
+
+    def known(self, key: str) -> KubeObject | None:
+        """Return the newest known state of an object, or None."""
+
     async def discard(self) -> None:
         """Drop the staged objects, because the list failed."""
 
-    async def commit(self, resource_version: str, *, after_reset: bool = False) -> None:
+    async def commit(
+        self,
+        resource_version: str,
+        *,
+        after_reset: bool = False,
+        selects: Selects | None = None,
+    ) -> None:
         """Replace all objects by the staged ones, because the list is complete.
 
         Args:
             resource_version: Version of the list.
             after_reset: See `stage`.
+            selects: Function of the list's selection, if that is another one than
+                before. Objects that it does not select have not been deleted.
         """
 
     async def clear(self) -> None:
@@ -181,6 +197,27 @@ class ReflectorStore(Protocol):
         self, deltas: list[Delta[KubeObject]], resource_version: str
     ) -> None:
         """Queue changes, and the version of the store after them."""
+
+    async def narrow(self, selects: Selects) -> None:
+        """Queue the removal of all objects that are not selected any more.
+
+        Nothing else is queued meanwhile, and nothing is when it is called.
+        """
+
+    async def widen(
+        self, objects: list[KubeObject], resource_version: str, repeated: int
+    ) -> None:
+        """Queue the objects of a list that is added to the known objects.
+
+        Args:
+            objects: Objects as the server sent them.
+            resource_version: Version of the store after them. The watch continues from
+                it.
+            repeated: Version up to which the watch repeats changes that the store has.
+        """
+
+    async def applied(self) -> None:
+        """Wait until the store has everything that was queued."""
 
 
 def store_failed(error: Exception) -> InternalError:

@@ -18,15 +18,16 @@ from aioinformer.informer.listwatch.machine import (
 )
 from aioinformer.informer.listwatch.recovery import Absence
 from aioinformer.informer.listwatch.watch_events import InitialEvents
-from aioinformer.watch.interface import ServedCheck
+from aioinformer.watch.interface import ServedCheck, ShardedPage
 
 if TYPE_CHECKING:
-    from aioinformer.informer.listwatch.interface import ReflectorStore
+    from aioinformer.informer.listwatch.current_selection import CurrentSelection
+    from aioinformer.informer.listwatch.interface import Staging
     from aioinformer.informer.listwatch.machine import Listing
     from aioinformer.informer.listwatch.reflector_stats import ReflectorStats
     from aioinformer.model.objects import KubeObject
     from aioinformer.watch.events import WatchEvent
-    from aioinformer.watch.interface import ListerWatcher, ListPage, Watch
+    from aioinformer.watch.interface import ListPage, Watch
     from aioinformer.watch.pages import PagesAhead
 
 __all__ = ["ListReader"]
@@ -45,21 +46,24 @@ class ListReader:
     """Reader that stages the lists of one reflector in its store, one after the other.
 
     Args:
-        source: Source of the lists. If it is a `ServedCheck`, it is also used for
-            discovery.
+        selection: Selection to list. If its source is a `ServedCheck`, it is also used
+            for discovery.
         store: Store in which the objects are staged.
         stats: Statistics of the reflector.
         page_size: Number of objects in a page; None for the default.
+
+    Attributes:
+        selection: Selection of the current list, or the next one.
     """
 
     def __init__(
         self,
-        source: ListerWatcher,
-        store: ReflectorStore,
+        selection: CurrentSelection,
+        store: Staging,
         stats: ReflectorStats,
         page_size: int | None,
     ) -> None:
-        self._source = source
+        self.selection: CurrentSelection = selection
         self._store = store
         self._stats = stats
         self._page_size = page_size
@@ -69,6 +73,8 @@ class ListReader:
         self._began = 0.0
         self._items = 0
         self._tokens: set[str] = set()
+        # True if the current list has objects of other shards.
+        self._has_others = False
 
     @property
     def absent(self) -> bool:
@@ -79,6 +85,7 @@ class ListReader:
         """Begin a list."""
         self._began, self._items = _now(), 0
         self._tokens.clear()
+        self._has_others = False
         self._stats.metrics.list_began()
 
     def completed(self, version: str) -> None:
@@ -107,12 +114,13 @@ class ListReader:
 
     async def _is_served(self) -> bool | None:
         """Return True if discovery lists the resource; None if it is unknown."""
-        if not isinstance(self._source, ServedCheck):
+        source = self.selection.source
+        if not isinstance(source, ServedCheck):
             return None
 
         try:
             async with asyncio.timeout(DISCOVERY_SECONDS):
-                return await self._source.is_served()
+                return await source.is_served()
         except (ApiError, TransportError, DecodeError, TimeoutError) as exc:
             name = self._stats.name
             logger.debug("%s: discovery after a 404 failed: %r", name, exc)
@@ -138,6 +146,7 @@ class ListReader:
                         await self._stage(objects, after_reset=phase.after_reset)
 
                 self._stats.last_contact = _now()
+                self._note_sharding(page)
                 await self._stage_unreadable(page)
                 if not page.resource_version:
                     raise DecodeError("list has no resource version to watch from")
@@ -145,6 +154,17 @@ class ListReader:
                 return PageListed(page.resource_version, self._next_token(page))
         except (ApiError, TransportError, DecodeError) as exc:
             return await self.failed(exc)
+
+    def _note_sharding(self, page: ListPage) -> None:
+        """Record whether the server has filtered a page by shard.
+
+        Filtered lists of custom resources do not show it, so the absence proves nothing.
+        """
+        if self.selection.selectors.shards is None or not isinstance(page, ShardedPage):
+            return
+
+        if page.sharded or self._has_others:
+            self._stats.list_sharded(page.sharded)
 
     def _request_ahead(self, pages: PagesAhead, phase: Listing, token: str) -> None:
         if token and token not in self._tokens:
@@ -169,14 +189,21 @@ class ListReader:
     async def _stage(self, objects: list[KubeObject], *, after_reset: bool) -> None:
         self._stats.last_contact = _now()
         self._items += len(objects)
+        selection = self.selection
+        if not selection.has_all:
+            received = len(objects)
+            objects = [obj for obj in objects if selection.has(obj)]
+            self._has_others |= len(objects) < received
+
         with store_calls:
             await self._store.stage(objects, after_reset=after_reset)
 
     async def _stage_unreadable(self, page: ListPage) -> None:
         if page.skipped:
             self._stats.unreadable(page.skipped, page.unreadable)
+            keys = [key for key in page.unreadable if self.selection.may_have(key)]
             with store_calls:
-                await self._store.stage_unreadable(page.unreadable)
+                await self._store.stage_unreadable(keys)
 
     # ------------------------------------------------------------ as a stream
 

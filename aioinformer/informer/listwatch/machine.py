@@ -25,7 +25,11 @@ Listing(v)         page with a token           Listing(v, token)
   "                410, version too large,     Listing("")           Discard, Report
                    invalid request
   "                other failure               Listing(v)            Discard, Report
-Watching(v)        not verified: temporary     Watching(v)           Report
+Watching(v)        other selection             Listing(v)
+  "                list of more shards at r    Watching(min(v, r))   Extend
+  "                the same, v or r is no      Listing(v)
+                   decimal number
+  "                not verified: temporary     Watching(v)           Report
   "                not verified: any other     Listing("", reset)    Report
   "                broken history at r         Listing("", reset)    Report
   "                410, version too large,     Listing("")           Report
@@ -77,7 +81,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from aioinformer.backoff import Failure
-from aioinformer.errors import InternalError, Invalid, TooManyRequests
+from aioinformer.errors import ApiError, InternalError, Invalid, TooManyRequests
 from aioinformer.informer.listwatch.recovery import (
     Recovery,
     is_unsupported,
@@ -96,12 +100,15 @@ __all__ = [
     "Clear",
     "Commit",
     "Discard",
+    "Extend",
     "Input",
     "ListFailed",
     "Listing",
     "PageListed",
     "Phase",
     "Report",
+    "Reselected",
+    "ShardsListed",
     "StreamListed",
     "Unverified",
     "WatchEnded",
@@ -109,6 +116,7 @@ __all__ = [
     "advance",
     "first_phase",
     "list_options",
+    "retry_after",
     "stream_options",
 ]
 
@@ -224,7 +232,27 @@ class Unverified:
     error: Exception
 
 
-Input: TypeAlias = PageListed | StreamListed | ListFailed | WatchEnded | Unverified
+@dataclass(frozen=True, slots=True)
+class Reselected:
+    """Input: the selection has changed, so that it has to be listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsListed:
+    """Input: further shards were listed beside the watch, which has ended."""
+
+    version: str
+
+
+Input: TypeAlias = (
+    PageListed
+    | StreamListed
+    | ListFailed
+    | WatchEnded
+    | Unverified
+    | Reselected
+    | ShardsListed
+)
 
 
 # ---------------------------------------------------------------- actions
@@ -254,7 +282,18 @@ class Clear:
     """Action: remove all objects, because the server no longer has the resource."""
 
 
-Action: TypeAlias = Commit | Discard | Report | Clear
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Action: add the objects of further shards."""
+
+    watched: int
+    """Version of the watch that has ended."""
+
+    listed: int
+    """Version of the list of further shards."""
+
+
+Action: TypeAlias = Commit | Discard | Report | Clear | Extend
 
 
 # ---------------------------------------------------------------- decisions
@@ -296,6 +335,10 @@ def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
             return _list_failed(phase, happened)
         case Watching(), WatchEnded():
             return _watch_ended(phase, happened)
+        case Watching(version=version, streaming=streaming), Reselected():
+            return _after(Recovery.RELIST, version, streaming), []
+        case Watching(), ShardsListed(version=listed):
+            return _shards_listed(phase, listed)
         case Watching(version=version, streaming=streaming), Unverified(error=error):
             resumes = recovery_for(error) is Recovery.RESUME
             recovery = Recovery.RESUME if resumes else Recovery.RELIST_ANEW
@@ -413,6 +456,29 @@ def _after_stream(phase: Listing, failed: ListFailed, recovery: Recovery) -> Lis
     # A proxy may buffer streams, so that they never begin, and pass lists. Or the
     # server is down, and will support streams when it is up again.
     return replace(phase, streaming=False, broken=0, detour=not failed.established)
+
+
+def _shards_listed(phase: Watching, listed: str) -> tuple[Phase, list[Action]]:
+    """Return the watch of all shards, from where the objects of each of them are known."""
+    watched, number = version_number(phase.version), version_number(listed)
+    if watched < 0 or number < 0:
+        return _after(Recovery.RELIST, phase.version, phase.streaming), []
+
+    version = phase.version if watched <= number else listed
+    return Watching(version, phase.streaming), [Extend(watched, number)]
+
+
+def retry_after(outcome: Input) -> float | None:
+    """Return the seconds that the server requested to wait, or None."""
+    match outcome:
+        case (
+            ListFailed(error=ApiError() as error)
+            | WatchEnded(error=ApiError() as error)
+            | Unverified(error=ApiError() as error)
+        ):
+            return error.retry_after
+        case _:
+            return None
 
 
 def _watch_ended(phase: Watching, ended: WatchEnded) -> tuple[Phase, list[Action]]:

@@ -28,6 +28,7 @@ from aioinformer.errors import (
     OptionsError,
     TransportError,
 )
+from aioinformer.informer.listwatch.current_selection import CurrentSelection
 from aioinformer.informer.listwatch.interface import (
     ReflectorOptions,
     ReflectorStore,
@@ -40,6 +41,7 @@ from aioinformer.informer.listwatch.machine import (
     Clear,
     Commit,
     Discard,
+    Extend,
     Input,
     ListFailed,
     Listing,
@@ -52,6 +54,7 @@ from aioinformer.informer.listwatch.machine import (
     Watching,
     advance,
     first_phase,
+    retry_after,
     stream_options,
 )
 from aioinformer.informer.listwatch.recovery import (
@@ -60,18 +63,20 @@ from aioinformer.informer.listwatch.recovery import (
     pace_of,
 )
 from aioinformer.informer.listwatch.reflector_stats import ReflectorStats
+from aioinformer.informer.listwatch.selection_changes import SelectionChanges
 from aioinformer.informer.listwatch.watch_reader import WatchReader
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.times import seconds_of
 from aioinformer.watch.connectivity import Connectivity
-from aioinformer.watch.interface import Connected, Identified, WatchOptions
+from aioinformer.watch.interface import Connected, Identified, Selection, WatchOptions
 from aioinformer.watch.pages import PagesAhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioinformer.metrics import MetricsSink
-    from aioinformer.watch.interface import ListerWatcher, Watch
+    from aioinformer.watch.events import WatchEvent
+    from aioinformer.watch.interface import ListerWatcher, Selectors, Watch
 
 __all__ = ["Reflector", "ReflectorOptions", "ReflectorStore", "Resume"]
 
@@ -106,9 +111,12 @@ class Reflector:
       not listed the resource for a minute, the objects are removed and the phase is
       `"absent"`. Attempts continue.
 
-    It owns no task: everything happens in `run()`, which may be called once. Besides
-    the current list or watch, it has at most one other request, for the next page. It
-    belongs to one event loop.
+    * If the selection changes, the store follows it: see `select`.
+
+    Everything happens in `run()`, which may be called once. Besides the current list or
+    watch, it has at most one other request, for the next page. While it adds shards to
+    its selection, it has a task that lists them beside the watch. It belongs to one
+    event loop.
 
     client-go's reflector is the model. It also resyncs its store; here each handler has
     its own resync. Its consistency check of streamed lists, a test feature, is left
@@ -117,7 +125,7 @@ class Reflector:
     Args:
         source: Source to list and watch. If it is a `ServedCheck`, a missing resource
             can become absent. If it is `Connected`, it shares the state of the
-            connection.
+            connection. If it is `Reselectable`, its selection can be changed.
         store: Store of the objects.
         name: Name in log and metrics.
         options: Options of lists and watches.
@@ -142,7 +150,6 @@ class Reflector:
         rng: random.Random | None = None,
     ) -> None:
         self.name = name
-        self._source = source
         self._store = store
         self._options = options = options or ReflectorOptions()
         self._on_change = on_change
@@ -152,15 +159,17 @@ class Reflector:
             source.connectivity if isinstance(source, Connected) else Connectivity()
         )
         self._stats = stats = ReflectorStats(name, metrics, self._connectivity)
-        self._lists = ListReader(source, store, stats, options.page_size)
+        selection = CurrentSelection(source, store.known)
+        self._lists = ListReader(selection, store, stats, options.page_size)
         self._grace_seconds = seconds_of(options.watch_grace_seconds)
         internal_error_seconds = seconds_of(options.internal_error_seconds)
-        self._watches = WatchReader(source, store, stats, internal_error_seconds)
+        self._watches = WatchReader(selection, store, stats, internal_error_seconds)
         self._resume = resume
         self._phase = first_phase(resume, streaming=options.streaming_list)
         if resume is not None:
             stats.in_step = resume.in_step
             if isinstance(self._phase, Watching):
+                selection.stored = True
                 self._watches.resume(resume.on_confirmed)
                 stats.metrics.reached(resume.version)
 
@@ -168,6 +177,9 @@ class Reflector:
         self._begun = False
         # Error of the current attempt.
         self._error: Exception | None = None
+        self._selections = SelectionChanges(
+            name, selection, store, stats, options.page_size, self._rng
+        )
 
     def __repr__(self) -> str:
         return f"<Reflector {self.name} phase={self._phase!r} failures={self.failures}>"
@@ -187,7 +199,14 @@ class Reflector:
             raise OptionsError(f"{self.name} runs only once")
 
         self._begun = True
+        try:
+            await self._run()
+        finally:
+            await self._selections.close()
+
+    async def _run(self) -> NoReturn:
         while True:
+            await self._reselect()
             if self._connectivity.down:
                 self._pausing = True
                 self._on_change()
@@ -198,7 +217,8 @@ class Reflector:
                 outcome = await self._attempt()
 
             listed = isinstance(outcome, PageListed)
-            if not (listed and isinstance(self._phase, Watching)):
+            reselects = self._selections.due and self._error is None
+            if not (reselects or (listed and isinstance(self._phase, Watching))):
                 await self._pause(outcome)
 
     def set_watch_error_handler(
@@ -221,7 +241,45 @@ class Reflector:
         """
         self._stats.set_handler(handler)
 
+    def select(self, selectors: Selectors) -> None:
+        """Change the selection; the store follows.
+
+        Several calls within 0.1 s are one change. Shards that are removed leave the
+        store at once. Shards that are added are listed, while the watch of the others
+        continues. Then one watch of all shards begins, from the lower version of both.
+        Any other change leads to a list of the whole new selection. So does a relist
+        for another reason, which takes the selection set last.
+
+        The source must be `Reselectable`.
+
+        Raises:
+            SelectorSyntaxError: If a selector cannot be parsed.
+        """
+        self._selections.select(selectors, at_once=not self._begun)
+        self._on_change()
+
     # ------------------------------------------------------------ state
+
+    @property
+    def source(self) -> ListerWatcher:
+        """Source of the objects that are fed to the store."""
+        return self._selections.current.source
+
+    @property
+    def selectors(self) -> Selectors:
+        """Selectors of the objects in the store."""
+        return self._selections.shown
+
+    @property
+    def wanted(self) -> Selectors:
+        """Selectors that were set last; the store follows."""
+        return self._selections.wanted
+
+    @property
+    def sharded_by_server(self) -> bool | None:
+        """True if the server filters lists by shard, None if unknown or not requested."""
+        by_shard = self._selections.current.selectors.shards is not None
+        return self._stats.sharded if by_shard else None
 
     @property
     def phase(self) -> str:
@@ -314,6 +372,7 @@ class Reflector:
                 outcome = await self._watch(self._phase.version)
                 await self._step(outcome)
             else:
+                self._lists.selection = self._selections.to_list()
                 await self._identify()
                 outcome = await self._list(self._phase)
         except (CacheError, InternalError):
@@ -346,7 +405,7 @@ class Reflector:
 
     async def _list_in_pages(self, phase: Listing) -> Input:
         self._lists.begin()
-        async with PagesAhead(self._source) as pages:
+        async with PagesAhead(self._lists.selection.source) as pages:
             while True:
                 outcome = await self._lists.read_page(pages, phase)
                 after = await self._step(outcome)
@@ -380,7 +439,7 @@ class Reflector:
 
             # From here on it is a watch. The backoff only counts the watch's duration.
             self._backoff.begin(_now())
-            outcome = await self._watches.follow(watch, after.version, rest)
+            outcome = await self._follow(watch, after.version, rest)
 
         await self._step(outcome)
         return outcome
@@ -391,7 +450,7 @@ class Reflector:
         It follows when streams are given up. That happens once, so there is no delay,
         unless the server requested one.
         """
-        if not _gives_up_streams(self._phase) or _retry_after(outcome) is not None:
+        if not _gives_up_streams(self._phase) or retry_after(outcome) is not None:
             return None
 
         return self._phase
@@ -417,7 +476,14 @@ class Reflector:
                 return self._watches.refused(version, exc)
 
             self._succeeded(watching=True)
-            return await self._watches.follow(watch, version)
+            return await self._follow(watch, version)
+
+    async def _follow(
+        self, watch: Watch, version: str, rest: list[WatchEvent] | None = None
+    ) -> WatchEnded:
+        """Feed a watch to the store, until it ends or the selection changes."""
+        with self._selections.following(watch, version):
+            return await self._watches.follow(watch, version, rest)
 
     async def _verify(self, resume: Resume, version: str) -> None:
         """Check that the server has the history of the stored list.
@@ -459,11 +525,13 @@ class Reflector:
         self._resume.on_cluster(uid)
 
     async def _cluster_uid(self) -> str:
-        source = self._source
+        source = self._selections.current.source
         return await source.cluster_uid() if isinstance(source, Identified) else ""
 
     async def _open(self, stack: AsyncExitStack, options: WatchOptions) -> Watch:
-        watch = await stack.enter_async_context(self._source.watch(options))
+        listing = isinstance(self._phase, Listing)
+        selection = self._lists.selection if listing else self._selections.current
+        watch = await stack.enter_async_context(selection.source.watch(options))
         stack.enter_context(self._stats.watching(watch))
         self._stats.answered()
         return watch
@@ -497,15 +565,16 @@ class Reflector:
     ) -> None:
         match action:
             case Commit(version=version):
-                with store_calls:
-                    await self._store.commit(version, after_reset=after_reset)
-
+                await self._commit(version, after_reset=after_reset)
                 self._lists.completed(version)
                 self._watches.listed()
                 self._stats.in_step = _now()
                 logger.info("%s: listed at version %s", self.name, version)
                 # A complete stream continues as a watch.
                 self._succeeded(watching=isinstance(outcome, StreamListed))
+            case Extend(watched=watched, listed=listed):
+                assert isinstance(self._phase, Watching)
+                await self._selections.extend(watched, listed, self._phase.version)
             case Discard():
                 with store_calls:
                     await self._store.discard()
@@ -528,6 +597,37 @@ class Reflector:
             case _:
                 assert_never(action)
 
+    async def _commit(self, version: str, *, after_reset: bool) -> None:
+        """Commit the staged list; if it is of another selection, so is the store."""
+        listed, changes = self._lists.selection, self._selections
+        with store_calls:
+            if listed is changes.current:
+                await self._store.commit(version, after_reset=after_reset)
+            else:
+                source = listed.source
+                selects = source.selects if isinstance(source, Selection) else None
+                await self._store.commit(
+                    version, after_reset=after_reset, selects=selects
+                )
+                changes.current = self._watches.selection = listed
+                await self._store.applied()
+
+            changes.taken()
+
+    async def _reselect(self) -> None:
+        """Change the selection of the store as far as that is possible now."""
+        selections = self._selections
+        selections.due = False
+        while isinstance(self._phase, Watching):
+            happened = await selections.perform(self._phase.version)
+            self._on_change()
+            if happened is None:
+                return
+
+            await self._step(happened)
+
+        await selections.leave_added()  # a list has everything
+
     def _succeeded(self, *, watching: bool) -> None:
         self._stats.succeeded(_now(), watching=watching)
         self._on_change()
@@ -539,7 +639,7 @@ class Reflector:
             pace_of(self._error),
             accepted=_accepted(outcome),
             relists=isinstance(self._phase, Listing),
-            retry_after=_retry_after(outcome),
+            retry_after=retry_after(outcome),
         )
         if wait > 0:
             self._pausing = True
@@ -559,19 +659,6 @@ def _is_lasting(error: Exception) -> bool:
 def _accepted(outcome: Input) -> bool:
     """Return True for a watch that the server accepted, however it ended."""
     return isinstance(outcome, WatchEnded) and outcome.established
-
-
-def _retry_after(outcome: Input) -> float | None:
-    """Return the seconds that the server requested to wait, or None."""
-    match outcome:
-        case (
-            ListFailed(error=ApiError() as error)
-            | WatchEnded(error=ApiError() as error)
-            | Unverified(error=ApiError() as error)
-        ):
-            return error.retry_after
-        case _:
-            return None
 
 
 def _gives_up_streams(phase: Phase) -> TypeGuard[Listing]:

@@ -76,6 +76,7 @@ class ReflectorStats:
         self.refusals: int = 0
         self.duplicates = 0
         self.history_resets: int = 0
+        self.sharded: bool | None = None
         self._skipped = 0
         # The open watch, whose count of skipped events is added to `_skipped`.
         self._watch: Watch | None = None
@@ -130,6 +131,23 @@ class ReflectorStats:
             number,
             ", ".join(keys[:5]) or "none",
         )
+
+    def list_sharded(self, sharded: bool) -> None:
+        """Record whether the server has filtered a list by shard; log a change."""
+        if sharded is self.sharded:
+            return
+
+        if not sharded:
+            logger.warning(
+                "%s: server does not filter by shard, dropping objects of other shards",
+                self.name,
+            )
+        elif self.sharded is False:
+            logger.warning("%s: server filters by shard now", self.name)
+        else:
+            logger.info("%s: server filters by shard", self.name)
+
+        self.sharded = sharded
 
     def answered(self) -> None:
         """Record that the status and headers of a response have arrived."""

@@ -45,6 +45,9 @@ class WatchChanges:
     """Version that the watch has reached."""
 
     duplicates: int = 0
+    left_out: int = 0
+    """Number of events that the store does not get; they only move the version."""
+
     error: Exception | None = None
     """Error that ends the watch, or None."""
 
@@ -53,6 +56,7 @@ def to_changes(
     events: list[WatchEvent],
     version: str,
     known: Callable[[str], KubeObject | None],
+    leaves_out: Callable[[KubeObject, int], bool] | None = None,
 ) -> WatchChanges:
     """Check the versions of a batch and return its changes.
 
@@ -74,6 +78,9 @@ def to_changes(
         version: Last version before them.
         known: Function that returns the newest known state for a key; None if there is
             no object.
+        leaves_out: Function that returns True for an object and a version that the
+            store does not get. Such an event is like a bookmark of its version. None
+            for a store that gets all objects.
     """
     result = WatchChanges([], version)
     append = result.deltas.append
@@ -91,9 +98,14 @@ def to_changes(
         number = version_number(obj.resource_version)
         initial = initial and kind is EventType.ADDED
         not_newer = 0 <= number <= last
+        moves_only = kind is EventType.BOOKMARK
+        if leaves_out is not None and not moves_only and leaves_out(obj, number):
+            result.left_out += 1
+            moves_only = True
+
         repeated = False
         if initial or not_newer or number < 0:
-            if kind is EventType.BOOKMARK and not_newer and number == last:
+            if moves_only and not_newer and number == last:
                 continue
 
             before = states[key] if key in states else known(key)
@@ -106,11 +118,12 @@ def to_changes(
             last = number
             result.version = obj.resource_version
 
-        if repeated and kind is not EventType.DELETED:
-            result.duplicates += 1
+        if moves_only:
             continue
 
-        if kind is not EventType.BOOKMARK:
+        if repeated and kind is not EventType.DELETED:
+            result.duplicates += 1
+        else:
             append(Delta(_DELTAS[kind], obj))
             states[key] = None if kind is EventType.DELETED else obj
 

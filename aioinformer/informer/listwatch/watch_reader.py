@@ -35,11 +35,12 @@ from aioinformer.watch.interface import ListOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioinformer.informer.listwatch.current_selection import CurrentSelection
     from aioinformer.informer.listwatch.interface import ReflectorStore
     from aioinformer.informer.listwatch.reflector_stats import ReflectorStats
     from aioinformer.model.objects import KubeObject
     from aioinformer.watch.events import WatchEvent
-    from aioinformer.watch.interface import ListerWatcher, Watch
+    from aioinformer.watch.interface import Watch
 
 __all__ = ["WatchReader", "WatchdogTimer"]
 
@@ -87,20 +88,24 @@ class WatchReader:
     """Reader that feeds the watches of one reflector to its store, one after the other.
 
     Args:
-        source: Source whose newest version is requested when a watch is silent.
+        selection: Selection of the watches. The newest version of its source is
+            requested when a watch is silent.
         store: Store of the changes.
         stats: Statistics of the reflector.
         internal_error_seconds: Seconds for which internal errors may end watches.
+
+    Attributes:
+        selection: Selection of the current watch, or the next one.
     """
 
     def __init__(
         self,
-        source: ListerWatcher,
+        selection: CurrentSelection,
         store: ReflectorStore,
         stats: ReflectorStats,
         internal_error_seconds: float,
     ) -> None:
-        self._source = source
+        self.selection: CurrentSelection = selection
         self._store = store
         self._stats = stats
         self._watchdog = Watchdog()
@@ -176,7 +181,7 @@ class WatchReader:
             failure = timer.failure  # any other failure follows from it
 
         self._stats.metrics.watch_ended(_now() - began, self._items)
-        if failure is None:
+        if failure is None and not watch.stopped:
             self._stats.last_contact = _now()
             if self._confirm is None:
                 self._stats.in_step = _now()
@@ -227,8 +232,10 @@ class WatchReader:
         stats = self._stats
         stats.last_contact = timer.last_batch = now
         self._items += len(batch)
-        changes = to_changes(batch, self._version, self._store.known)
-        known = len(changes.deltas) + changes.duplicates
+        selection = self.selection
+        leaves_out = None if selection.has_all else selection.leaves_out
+        changes = to_changes(batch, self._version, self._store.known, leaves_out)
+        known = len(changes.deltas) + changes.duplicates + changes.left_out
         bookmarked = changes.error is None and known < len(batch)
         if bookmarked:
             timer.bookmark(now)  # some of the events are bookmarks
@@ -244,7 +251,9 @@ class WatchReader:
             raise store_failed(exc) from exc
 
         self._version = changes.version
-        if bookmarked:
+        if not selection.caught_up:
+            selection.reached(version_number(changes.version))
+        elif bookmarked:
             self._confirmed()
         elif changes.error is None and self._confirm is None:
             stats.in_step = now
@@ -378,7 +387,7 @@ class WatchReader:
         """
         reached = version_number(self._version)
         proven = False
-        async with self._source.list(ListOptions(limit=1)) as page:
+        async with self.selection.source.list(ListOptions(limit=1)) as page:
             async with aclosing(aiter(page)) as pieces:
                 async for objects in pieces:
                     for obj in objects:
@@ -401,6 +410,9 @@ class WatchReader:
     def _check_object(self, obj: KubeObject, reached: int) -> None:
         if not 0 <= version_number(obj.resource_version) <= reached:
             return
+
+        if not self.selection.has(obj):
+            return  # a server that does not filter by shard
 
         known = self._store.known(obj.key)
         if known is None and self._resumed:

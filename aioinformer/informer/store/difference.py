@@ -1,4 +1,4 @@
-"""`difference_of()`: the changes that a complete list makes to the stored objects."""
+"""Changes of the stored objects by a complete list, and by another selection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.interface import Comparable
 from aioinformer.informer.listwatch.watch_events import same_state
-from aioinformer.informer.notifications import Added, Deleted, Updated
+from aioinformer.informer.notifications import MOVED, Added, Deleted, Updated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     _Steps = Iterator[tuple[str, KubeObject | None, KubeObject | None] | None]
 
-__all__ = ["Difference", "difference_of"]
+__all__ = ["Difference", "difference_of", "unselected"]
 
 # Number of notifications in a batch. A journal writes a batch in a millisecond. A
 # listener keeps a batch, and the replaced objects in it, until it has delivered all of it.
@@ -47,6 +47,7 @@ async def difference_of(
     take: Callable[[list[Notification]], None],
     *,
     initial: bool,
+    selects: Callable[[KubeObject], bool] | None = None,
 ) -> Difference:
     """Compare the stored objects with a complete list, in slices.
 
@@ -57,6 +58,8 @@ async def difference_of(
         new: Objects of the list.
         take: Function called with the changes, in batches.
         initial: True if new objects are initial ones.
+        selects: Function of the selection of the list, if it is not that of the stored
+            objects. Those that it does not select have moved.
     """
     added = updated = deleted = 0
     batch: list[Notification] = []
@@ -74,7 +77,7 @@ async def difference_of(
                     updated += 1
             else:
                 if was is not None:
-                    batch.append(Deleted(was, True))
+                    batch.append(_deletion(was, now, selects))
                     deleted += 1
 
                 if now is not None:
@@ -93,6 +96,35 @@ async def difference_of(
 
     budget.end()
     return Difference(added, updated, deleted)
+
+
+async def unselected(
+    objects: list[KubeObject], selects: Callable[[KubeObject], bool]
+) -> list[KubeObject]:
+    """Return the objects that a selection does not have, in slices."""
+    budget = LoopBudget.current()
+    await budget.start()
+    found = []
+    for obj in objects:
+        if not selects(obj):
+            found.append(obj)
+
+        if budget.over():
+            await budget.start()
+
+    budget.end()
+    return found
+
+
+def _deletion(
+    was: KubeObject,
+    now: KubeObject | None,
+    selects: Callable[[KubeObject], bool] | None,
+) -> Deleted:
+    if now is None and selects is not None and not selects(was):
+        return Deleted(was, False, MOVED)
+
+    return Deleted(was, True)
 
 
 def _differences(

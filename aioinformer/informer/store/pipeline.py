@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from functools import partial
 from operator import attrgetter
 from time import perf_counter
@@ -24,9 +23,10 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget, release
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.deltas import Delta, DeltaType, Replacement
-from aioinformer.cache.index import NAMESPACE_INDEX
+from aioinformer.cache.index import NAMESPACE_INDEX, Index
 from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.informer.notifications import (
+    MOVED,
     Added,
     Deleted,
     Notification,
@@ -35,7 +35,8 @@ from aioinformer.informer.notifications import (
 )
 from aioinformer.informer.store.compressor import BodyCompressor
 from aioinformer.informer.store.decoded_sweep import DecodedSweep
-from aioinformer.informer.store.difference import difference_of
+from aioinformer.informer.store.difference import difference_of, unselected
+from aioinformer.informer.store.repetitions import Repetitions
 from aioinformer.informer.store.staged_list import StagedList, newest_version
 from aioinformer.informer.store.transformer import (
     Transformer,
@@ -57,12 +58,14 @@ if TYPE_CHECKING:
     from aioinformer.cache.queue import Queue
     from aioinformer.cache.store import Indexer
     from aioinformer.informer.handlers.inbox import Batch
+    from aioinformer.informer.listwatch.interface import Selects
     from aioinformer.informer.store.difference import Difference
     from aioinformer.informer.store.publisher import Publisher
+    from aioinformer.informer.store.shared_store import SharedStore
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["Pipeline", "SharedStore"]
+__all__ = ["Pipeline"]
 
 logger: Final = guarded_logger(__name__)
 
@@ -71,38 +74,8 @@ logger: Final = guarded_logger(__name__)
 _CHANGES_BETWEEN_CHECKS = 8
 
 
-# Value of `_listed_ahead` for a list of an earlier process: unknown, so any version.
-_UNKNOWN_AHEAD: Final = sys.maxsize
-
-
-class SharedStore:
-    """State that the pipelines of one store share: one pipeline per namespace."""
-
-    def __init__(self) -> None:
-        self.pipelines: list[Pipeline] = []
-        self.lock: asyncio.Lock = asyncio.Lock()
-        """Lock of the pipeline that changes the store. A list copies the objects of
-        other namespaces in several steps, and they must not change meanwhile."""
-
-    @property
-    def version(self) -> str:
-        """The lowest version of the pipelines: all of them have applied it.
-
-        All lists come from one server, so versions are comparable. Empty until every
-        pipeline has a version. A version that is not decimal counts as the lowest.
-        """
-        versions = [pipeline.version for pipeline in self.pipelines]
-        return "" if "" in versions else min(versions, key=version_number)
-
-    @property
-    def synced(self) -> bool:
-        """True once the first complete lists of all pipelines are in the store."""
-        return all(pipeline.synced for pipeline in self.pipelines)
-
-    def version_in(self, namespace: str) -> str:
-        """Return the version that the pipeline of a namespace has applied."""
-        versions = (it.version for it in self.pipelines if it.namespace == namespace)
-        return next(versions, "")
+# Objects of an added list that are queued in one step, at two microseconds each.
+_OBJECTS_FED_AT_ONCE = 256
 
 
 class Pipeline:
@@ -172,6 +145,8 @@ class Pipeline:
         self._staged: StagedList | None = None
         # The complete list in the queue.
         self._committed: Contents[KubeObject] | None = None
+        # Its selection, if that is another one than before.
+        self._selects: Selects | None = None
         # The list that follows a reset of the server's history, until it is applied.
         self._reset_list: Contents[KubeObject] | None = None
         # Clear while a complete list is queued, or replaces the stored objects.
@@ -181,21 +156,16 @@ class Pipeline:
         self._left_out: dict[str, KubeObject] = {}
         # The version up to which everything was fed; None before the first list.
         self._version: str | None = None
-        # Newest version of an object in the last list, if above that of the list
-        # itself, else -1. The watch repeats changes up to this version.
-        self._listed_ahead = -1
-        # Deletions that a resumed watch may repeat: their versions by key.
-        self._deletions: Mapping[str, int] = {}
+        self._repetitions = Repetitions(self.known)
         # The version up to which everything fed is in the store.
         self._applied_version = ""
-        # True from `confirm()` until everything fed before it is applied.
-        self._confirming = False
+        # Functions to call once everything that was fed is applied.
+        self._on_applied: list[Callable[[], None]] = []
         self._decoded = DecodedSweep(lambda: publisher.busy)
         self.synced: bool = False
         """True once a complete list is in the store and was published, and the server
         has confirmed it: it was listed now, or its watch was resumed."""
-        self.duplicates: int = 0
-        """Number of changes that were dropped because the list had them already."""
+        self._duplicates = 0
 
     @property
     def version(self) -> str:
@@ -204,6 +174,11 @@ class Pipeline:
             return self._indexer.resource_version
 
         return self._applied_version
+
+    @property
+    def duplicates(self) -> int:
+        """Number of changes that were dropped because the list had them already."""
+        return self._duplicates + self._repetitions.dropped
 
     @property
     def waiting(self) -> int:
@@ -220,13 +195,13 @@ class Pipeline:
             deletions: Versions of later deletions that are in the store, by key.
         """
         self._version = self._applied_version = version
-        self._listed_ahead = _UNKNOWN_AHEAD
-        self._deletions = deletions or {}
+        self._repetitions.resumed(deletions or {})
 
     def confirm(self) -> None:
         """Make the resumed store synced, once everything fed so far is applied."""
-        self._confirming = True
-        if not len(self._fifo):
+        if len(self._fifo):
+            self._on_applied.append(self._confirmed)
+        else:
             self._confirmed()
 
     def known(self, key: str) -> KubeObject | None:
@@ -343,13 +318,21 @@ class Pipeline:
             del staged
             await freeing
 
-    async def commit(self, resource_version: str, *, after_reset: bool = False) -> None:
+    async def commit(
+        self,
+        resource_version: str,
+        *,
+        after_reset: bool = False,
+        selects: Selects | None = None,
+    ) -> None:
         """Queue the staged objects as a complete list.
 
         Args:
             resource_version: Version of the list.
             after_reset: True after a history reset: the changes are logged as a
                 warning.
+            selects: Function of the selection of the list, if that is another one than
+                before. Stored objects that it does not select have moved.
 
         Cancellation:
             Safe: it is queued, or it is not.
@@ -362,12 +345,10 @@ class Pipeline:
         self._may_stage.clear()
         self._committed = staged.contents
         self._reset_list = staged.contents if after_reset else None
+        self._selects = selects
         self._left_out = staged.left_out
         self._version = resource_version
-        newest = version_number(staged.newest)
-        ahead = 0 <= version_number(resource_version) < newest
-        self._listed_ahead = newest if ahead else -1
-        self._deletions = {}
+        self._repetitions.listed(resource_version, staged.newest)
         self._fifo.replace_all(staged.contents, resource_version)
 
     async def clear(self) -> None:
@@ -396,11 +377,9 @@ class Pipeline:
         if self._compressor.due:
             await self._compressor.renew(self.known)
 
-        ahead = self._listed_ahead >= 0
-        # A bookmark of a resumed watch: it has repeated what the list had.
-        only_version = not deltas
-        if ahead:
-            deltas = [delta for delta in deltas if not self._was_listed(delta)]
+        repetitions, bookmark = self._repetitions, not deltas
+        if expected := repetitions.expected:
+            deltas = repetitions.without(deltas)
 
         newest: dict[str, KubeObject | None] | None = None
         if self._transformer.enabled:
@@ -409,11 +388,8 @@ class Pipeline:
 
         self._fifo.feed(deltas, resource_version)
         self._version = resource_version or self._version
-        if ahead and (
-            version_number(resource_version) >= self._listed_ahead
-            or (only_version and self._listed_ahead == _UNKNOWN_AHEAD)
-        ):
-            self._listed_ahead = -1
+        if expected:
+            repetitions.reached(resource_version, bookmark=bookmark)
 
         if newest is None:
             return
@@ -423,6 +399,63 @@ class Pipeline:
                 self._left_out[key] = obj
             else:
                 self._left_out.pop(key, None)
+
+    async def narrow(self, selects: Selects) -> None:
+        """Queue the removal of all objects that are not selected any more, as moved.
+
+        The queue must be empty: see `applied`.
+
+        Cancellation:
+            May queue the removal of some of them only.
+        """
+        stored = list(self._indexer.contents.objects.values())
+        gone = await unselected(stored, selects)
+        leaving = [Delta(DeltaType.DELETED, obj, MOVED) for obj in gone]
+        for obj in await unselected(list(self._left_out.values()), selects):
+            del self._left_out[obj.key]
+
+        for start in range(0, len(leaving), _OBJECTS_FED_AT_ONCE):
+            self._fifo.feed(leaving[start : start + _OBJECTS_FED_AT_ONCE])
+            await asyncio.sleep(0)
+
+    async def widen(
+        self, objects: list[KubeObject], resource_version: str, repeated: int
+    ) -> None:
+        """Queue the objects of a list that is added to the known objects.
+
+        A name may belong to one object in the list, and to another one in the store.
+        Then the newer one stays, and the watch repeats the end of the other.
+
+        Args:
+            objects: Objects as the server sent them.
+            resource_version: Version of the store after them. The watch continues from
+                it.
+            repeated: Version up to which the watch repeats changes that the store has.
+
+        Cancellation:
+            May queue some of the objects only.
+        """
+        newest = newest_version(["", *map(attrgetter("resource_version"), objects)])
+        self._repetitions.widened(max(repeated, version_number(newest)))
+        for start in range(0, len(objects), _OBJECTS_FED_AT_ONCE):
+            listed = objects[start : start + _OBJECTS_FED_AT_ONCE]
+            await self.feed([Delta(DeltaType.ADDED, it) for it in listed], "")
+            await asyncio.sleep(0)
+
+        await self.feed([], resource_version)
+
+    async def applied(self) -> None:
+        """Wait until everything that was fed is in the store.
+
+        Cancellation:
+            Safe.
+        """
+        while len(self._fifo) or not self._may_stage.is_set():
+            await self._may_stage.wait()
+            if len(self._fifo):
+                empty = asyncio.Event()
+                self._on_applied.append(empty.set)
+                await empty.wait()
 
     # ------------------------------------------------------------ staging
 
@@ -476,29 +509,6 @@ class Pipeline:
         listed = None if staged is None else staged.contents.objects.get(key)
         return self.known(key) if listed is None else listed
 
-    def _was_listed(self, delta: Delta[KubeObject]) -> bool:
-        """Return True if the last list has the state of a change, or a newer one.
-
-        A list may have objects newer than its version. The watch from that version then
-        repeats the changes that led to the listed states. If the list's version is not
-        decimal, only repeated states are dropped.
-
-        Only called until the watch has caught up with the list. Later, it would be
-        wrong for an unreadable object that was kept from a history with higher
-        versions.
-        """
-        known = self.known(delta.object.key)
-        number = version_number(delta.object.resource_version)
-        if known is None:
-            listed = 0 <= number <= self._deletions.get(delta.object.key, -1)
-        else:
-            listed = 0 <= number < version_number(known.resource_version) or (
-                delta.type is not DeltaType.DELETED and same_state(known, delta.object)
-            )
-
-        self.duplicates += listed
-        return listed
-
     async def _transformed(
         self, deltas: list[Delta[KubeObject]], newest: dict[str, KubeObject | None]
     ) -> list[Delta[KubeObject]]:
@@ -518,7 +528,7 @@ class Pipeline:
                 newest[key] = None
                 change = transform_deletion(self._transformer, delta, before)
             elif before is not None and same_state(before, delta.object):
-                self.duplicates += 1  # its untransformed content is not known any more
+                self._duplicates += 1  # its untransformed content is not known any more
                 change = None
             else:
                 newest[key], change = transform_state(self._transformer, delta, before)
@@ -613,8 +623,10 @@ class Pipeline:
             waiters.changed(notifications)
             waiters.applied(self._version_in)
 
-        if self._confirming and not len(fifo) and replacement is None:
-            self._confirmed()
+        if self._on_applied and not len(fifo) and replacement is None:
+            waiting, self._on_applied = self._on_applied, []
+            for call in waiting:
+                call()
 
         return replacement
 
@@ -661,7 +673,8 @@ class Pipeline:
             if old is not None:
                 contents.remove(key)
                 seen = old.uid == obj.uid
-                notifications.append(Deleted(obj if seen else old, not seen))
+                last = obj if seen else old
+                notifications.append(Deleted(last, not seen, delta.reason))
 
             return
 
@@ -673,7 +686,7 @@ class Pipeline:
         ):
             # The list had it, but did not tell that it was ahead: it was unreadable
             # there, or the versions of list and objects cannot be compared.
-            self.duplicates += 1
+            self._duplicates += 1
             return
 
         taken = obj
@@ -700,7 +713,9 @@ class Pipeline:
         now = await self._complete(new)
         before = self._current()
         first = not self.synced
-        reset = self._reset_list is new
+        # Nobody has seen the stored objects that a first list replaces.
+        reset = self._reset_list is new and not first
+        selects, self._selects = self._selects, None
         prepared: list[Batch] = []
 
         def prepare(batch: list[Notification]) -> None:
@@ -708,7 +723,9 @@ class Pipeline:
 
         difference: Difference | None = None
         if before and (reset or publisher.wants_changes):
-            difference = await difference_of(before, now, prepare, initial=first)
+            difference = await difference_of(
+                before, now, prepare, initial=first, selects=selects
+            )
 
         was_empty = not before
         # May be newer than the list, if a bookmark was queued after it.
@@ -746,7 +763,6 @@ class Pipeline:
 
     def _confirmed(self) -> None:
         """Record that the server has confirmed the store; only the first time counts."""
-        self._confirming = False
         if self.synced:
             return
 
@@ -762,7 +778,10 @@ class Pipeline:
         if self._shared is None:
             return contents.objects
 
-        return contents.indexes[NAMESPACE_INDEX].buckets.get(self.namespace, {})
+        index = contents.indexes[NAMESPACE_INDEX]
+        assert isinstance(index, Index), "a store on disk is not shared"
+        found: Mapping[str, KubeObject] = index.buckets.get(self.namespace or "", {})
+        return found
 
     async def _complete(self, new: Contents[KubeObject]) -> Mapping[str, KubeObject]:
         """Make a list the contents of the whole store. Return the objects listed."""

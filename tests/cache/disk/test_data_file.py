@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import lmdb
 import msgspec
 import pytest
+from shortages import no_descriptors
 
-from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, doubt
+from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, boot_id, doubt
 from aioinformer.cache.disk.environment import Environment
+from aioinformer.cache.disk.failures import lacks_descriptors
 from aioinformer.cache.disk.header import FORMAT, Header
 from aioinformer.errors import CacheError
 
@@ -355,3 +357,19 @@ def test_file_of_lmdb_1_is_left_to_lmdb(tmp_path: Path) -> None:
     session.write(tmp_path)
 
     assert doubt(tmp_path, session) == ""
+
+
+def test_store_is_kept_while_its_session_cannot_be_read(tmp_path: Path) -> None:
+    """What cannot be read because of a full table of files is neither old nor damaged."""
+    Environment.open(tmp_path).close()
+    with no_descriptors():
+        for read in (lambda: Session.read(tmp_path), boot_id):
+            with pytest.raises(OSError, match="Too many open files"):
+                read()
+
+        with pytest.raises(CacheError, match="Too many open files") as caught:
+            Environment.open(tmp_path)
+
+    assert lacks_descriptors(caught.value)
+    Environment.open(tmp_path).close()
+    assert not list(tmp_path.glob("data.mdb.*"))

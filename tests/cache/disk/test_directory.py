@@ -147,7 +147,7 @@ def test_safe_directory_refuses_a_file_in_its_place(tmp_path: Path, place: str) 
         safe_directory(tmp_path / "cache", "pods")
 
 
-@pytest.mark.parametrize("name", ["data.mdb", "lock.mdb", "writer.lock", "session"])
+@pytest.mark.parametrize("name", ["data.mdb", "lock.mdb", "store.lock", "session"])
 def test_safe_directory_refuses_links_as_files(tmp_path: Path, name: str) -> None:
     path = safe_directory(tmp_path, "pods")
     (tmp_path / "victim").write_text("precious", encoding="ascii")

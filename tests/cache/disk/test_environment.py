@@ -14,7 +14,6 @@ import pytest
 from msgspec.structs import replace
 
 from aioinformer.cache.disk.data_file import boot_id
-from aioinformer.cache.disk.directory import WriterLock
 from aioinformer.cache.disk.environment import Environment
 from aioinformer.cache.disk.header import Header, WriterState
 from aioinformer.errors import CacheError, InternalError, OptionsError
@@ -447,10 +446,9 @@ def test_files_are_private(path: Path) -> None:
     assert modes == {
         "data.mdb": 0o600,
         "lock.mdb": 0o600,
-        "open.lock": 0o600,
         "readers": 0o700,
         "session": 0o600,
-        "writer.lock": 0o600,
+        "store.lock": 0o600,
     }
 
 
@@ -476,6 +474,11 @@ def replace_lock_file(path: Path) -> None:
     (path / "lock.mdb").touch()
 
 
+def replace_locks(path: Path) -> None:
+    (path / "store.lock").rename(path / "store.old")
+    (path / "store.lock").touch()
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [
@@ -483,6 +486,7 @@ def replace_lock_file(path: Path) -> None:
         (replace_directory, "removed"),
         (remove_file, "removed"),
         (replace_lock_file, "replaced"),
+        (replace_locks, "replaced"),
     ],
 )
 def test_check_finds_files_that_are_not_the_opened_ones(
@@ -519,42 +523,6 @@ def test_write_raises_after_the_directory_was_removed(path: Path) -> None:
     env.close()
 
 
-def test_write_raises_after_the_lock_of_the_writer_was_replaced(path: Path) -> None:
-    """Another process may lock the new file, and write, within the second until a check."""
-    env = Environment.open(path)
-    with env.write():
-        env.set_header(Header(version="7"))
-    with (path / "writer.lock").open():  # as the writer has it
-        (path / "writer.lock").unlink()
-        lock = WriterLock(path)
-        assert lock.acquire()
-        with pytest.raises(CacheError, match="its files were replaced"), env.write():
-            pass
-        lock.release()
-    assert env.header.version == "7"
-    env.close()
-
-
-def test_check_finds_a_truncated_file(path: Path) -> None:
-    env = Environment.open(path)
-    objects = env.database("o0")
-    with env.write() as txn:
-        for number in range(100):
-            txn.put(b"%d" % number, b"x" * 1000, db=objects)
-    env.check()
-    used = env.used
-
-    os.truncate(path / "data.mdb", used - 4096)
-
-    env.check()  # a writer could be about to extend it
-    env.check()
-    threading.Event().wait(0.11)
-    with pytest.raises(CacheError, match=r"data\.mdb was truncated"):
-        env.check()
-    env.damaged("size", "test")
-    env.close()
-
-
 def test_write_extends_the_file_to_its_last_page(env: Environment, path: Path) -> None:
     """LMDB does not write pages that a transaction has used and freed."""
     objects = env.database("o0")
@@ -578,4 +546,3 @@ def test_used_grows_with_the_file(env: Environment, path: Path) -> None:
 
     assert env.used - before >= 100_000
     assert env.used == (path / "data.mdb").stat().st_size
-    assert env.map_size > 2**28

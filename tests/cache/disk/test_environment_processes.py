@@ -197,6 +197,20 @@ def test_store_is_marked_as_closed_by_its_last_process(
     assert state_of(tmp_path) == "closed"
 
 
+def test_store_is_marked_as_closed_beside_a_process_that_looks_at_it(
+    tmp_path: Path, other: StoreProcess
+) -> None:
+    Environment.open(tmp_path).close()
+    assert other("look()") == ""
+    env = Environment.open(tmp_path)
+    with env.write():
+        env.set_header(Header(version="7"))
+
+    env.close()
+    assert state_of(tmp_path) == "closed"
+    assert other("env.header.version") == "7"
+
+
 def test_store_is_not_marked_as_closed_by_a_kill(
     tmp_path: Path, other: StoreProcess
 ) -> None:
@@ -261,9 +275,9 @@ def test_processes_that_start_at_once_replace_a_damaged_store_once(
 def test_opening_waits_for_that_of_another_process(
     tmp_path: Path, other: StoreProcess
 ) -> None:
-    assert other("(lock := OpenLock(path)).enter(1)") is True
+    assert other("(lock := Locks(path)).enter(1)") is True
     with StoreProcess(tmp_path) as third:
-        assert third("OpenLock(path).enter(0.05)") is False
+        assert third("Locks(path).enter(0.05)") is False
         third.send("start()")
         other.kill()
         assert third.result() is None
@@ -357,34 +371,28 @@ def test_full_disk_raises_and_keeps_the_last_commit(
     env.close()
 
 
-def test_map_grows_before_it_is_full(tmp_path: Path) -> None:
-    with StoreProcess(tmp_path) as process:
-        process(f"limit({resource.RLIMIT_AS}, {400 * MIB})")
-        process("start()")
-        size = process("env.map_size")
-        assert size == 100 * MIB
-
-        assert process("fill(25, 4 * 2**20)") is None
-
-        assert process("env.map_size") == 2 * size
-        assert process("env.used") > size
-        assert process("env.header.count") == 25
-
-
-def test_map_follows_the_file_of_another_process(tmp_path: Path) -> None:
-    with StoreProcess(tmp_path) as limited, StoreProcess(tmp_path) as writer:
+def test_full_map_raises_and_keeps_the_last_commit(tmp_path: Path) -> None:
+    with StoreProcess(tmp_path) as limited, StoreProcess(tmp_path) as free:
         limited(f"limit({resource.RLIMIT_AS}, {200 * MIB})")
-        assert limited("start()") is None
-        size = limited("env.map_size")
-        writer("start()")
-        assert limited("get(b'fill-0')") is None
+        limited("start()")
+        free("start()")
 
-        writer(f"fill(6, {size} // 5)")
-        assert writer("env.used") > size
-        assert limited("len(get(b'fill-0'))") == size // 5
-        assert limited("env.header.count") == 6
+        answer = limited("fill(40, 2**20)")
+        assert "addresses: 64 GiB, or less if they are limited" in answer
+        count = limited("env.header.count")
+        assert 3 < count < 33
+        assert free("env.header.count") == count
 
-        writer(f"fill(4, {size})")
+        # The other process has no limit, and the one with a limit cannot follow.
+        assert free("fill(40, 2**20)") is None
         answer = limited("env.header")
-        assert "made the file larger than this process may map" in answer
-        assert writer("env.header.count") == 4
+        assert "has made the file larger than this process can map" in answer
+        assert free("env.header.count") == 40
+
+
+def test_stores_leave_address_space_for_the_program(tmp_path: Path) -> None:
+    with StoreProcess(tmp_path) as process:
+        process(f"limit({resource.RLIMIT_AS}, {2048 * MIB})")
+        assert process("[open_in(str(it)) for it in range(8)] and None") is None
+        assert process(f"len(bytes({200 * MIB}))") == 200 * MIB
+        assert process("put(b'key', b'value')") is None

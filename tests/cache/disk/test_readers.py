@@ -106,9 +106,9 @@ def test_files_of_a_reader_are_private(slot: ReaderSlot, directory: Path) -> Non
 def test_slot_in_an_unusable_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(CacheError, match="cannot create the file of a reader in"):
+    with pytest.raises(CacheError, match="cannot create the files of a reader in"):
         ReaderSlot(tmp_path / "file" / "readers")
-    with pytest.raises(CacheError, match="cannot create the file of a reader in"):
+    with pytest.raises(CacheError, match="cannot create the files of a reader in"):
         ReaderSlot(tmp_path / "file")
 
 

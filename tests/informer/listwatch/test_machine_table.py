@@ -36,6 +36,8 @@ from aioinformer.informer.listwatch.machine import (
     PageListed,
     Phase,
     Report,
+    Reselected,
+    ShardsListed,
     StreamListed,
     Unverified,
     WatchEnded,
@@ -380,6 +382,8 @@ IMPOSSIBLE = {
     "list-failed-while-watching": (A_WATCH, ListFailed(BROKEN)),
     "absent-while-watching": (A_WATCH, ListFailed(BROKEN, absent=True)),
     "unverified-while-paging": (A_PAGE, Unverified(BROKEN)),
+    "reselected-while-paging": (A_PAGE, Reselected()),
+    "shards-listed-while-paging": (A_PAGE, ShardsListed("6")),
 }
 
 
@@ -414,7 +418,12 @@ def test_every_kind_of_error_is_in_the_table() -> None:
 
 def test_every_phase_is_tested_with_every_input() -> None:
     """A new phase or input must be added to the tables."""
-    successes = {(Listing, PageListed), (Listing, StreamListed)}
+    successes = {
+        (Listing, PageListed),
+        (Listing, StreamListed),
+        (Watching, Reselected),
+        (Watching, ShardsListed),
+    }
     possible = {(type(it.phase), type(it.failed(BROKEN))) for it in ALL.values()}
     refused = {(type(phase), type(it)) for phase, it in IMPOSSIBLE.values()}
 

@@ -1,0 +1,196 @@
+"""`LeaseWatch`: follows the Leases of a shard group, and replaces a watch that lags."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, Protocol
+
+from aioinformer._user_code import guarded_logger
+from aioinformer.cache import OrderedFIFO
+from aioinformer.client.list_watch import ListWatch
+from aioinformer.controller.shards.lease import GROUP_LABEL, ShardLease
+from aioinformer.errors import DecodeError
+from aioinformer.informer.listwatch.recovery import is_refusal
+from aioinformer.informer.notifications import Deleted, object_of
+from aioinformer.informer.shared_informer import SharedInformer
+from aioinformer.model.resources import LEASES
+
+if TYPE_CHECKING:
+    from aioinformer.client.client import Client
+    from aioinformer.informer.handlers.registration import Registration
+    from aioinformer.informer.notifications import Notification
+    from aioinformer.informer.status import InformerStatus
+
+__all__ = ["LeaseReader", "LeaseWatch"]
+
+logger: Final = guarded_logger(__name__)
+
+SHOWN_SECONDS: Final = 3.0
+"""Time within which the watch shows a change that the answer to a write has proved. Later,
+it is replaced: it may have stalled, or wait for its next attempt after an outage."""
+
+_LONGEST_SECONDS: Final = 60.0
+"""Longest such time. It doubles with each replacement that does not help."""
+
+_CHECK_SECONDS: Final = 1.0
+
+_FAILURES: Final = 3
+_PATIENCE_SECONDS: Final = 8.0
+
+
+class LeaseReader(Protocol):
+    """Reader of the Leases, in the order in which the watch shows them."""
+
+    def lease_seen(self, lease: ShardLease) -> None:
+        """Take a Lease that was created or changed."""
+
+    def lease_gone(self, name: str, *, missed: bool) -> None:
+        """Take the name of a Lease that was deleted, perhaps while disconnected."""
+
+    def leases_synced(self) -> None:
+        """Take note that all Leases of a first list were passed on."""
+
+
+class LeaseWatch:
+    """List and watch of the Leases of one group, by one informer after another.
+
+    Args:
+        client: Client that sends the requests.
+        group: Name of the group.
+        namespace: Namespace of the Leases.
+        reader: Reader of the Leases.
+    """
+
+    def __init__(
+        self, client: Client, group: str, namespace: str, reader: LeaseReader
+    ) -> None:
+        self._group = group
+        self._source = ListWatch(
+            client, LEASES, namespace=namespace, label_selector=f"{GROUP_LABEL}={group}"
+        )
+        self._reader = reader
+        self._informer: SharedInformer | None = None
+        self._began = 0.0
+        # Versions of the Leases that the reader knows, by name.
+        self._shown: dict[str, str] = {}
+        # Versions of Leases that are known to be old, and since when.
+        self._outdated: dict[str, tuple[str, float]] = {}
+        self._shown_seconds = SHOWN_SECONDS
+
+    def __repr__(self) -> str:
+        return f"<LeaseWatch of {self._group} {len(self._shown)} leases>"
+
+    @property
+    def problem(self) -> Exception | None:
+        """Error of the last list or watch; None after a success."""
+        status = self._status()
+        error = None if status is None else status.last_error
+        return error if isinstance(error, Exception) else None
+
+    def answered(self, name: str, version: str) -> None:
+        """Record that the server has another state of a Lease than this version.
+
+        It was written, or the version was refused. The watch has to show that.
+        """
+        if self._shown.get(name, "") == version:
+            self._outdated.setdefault(name, (version, _now()))
+
+    async def run(self) -> None:
+        """Follow the Leases until cancelled.
+
+        Raises:
+            BaseExceptionGroup: After a bug of this package.
+
+        Cancellation:
+            Ends it, without a task or a connection.
+        """
+        while True:
+            informer = SharedInformer(
+                self._source,
+                name=f"leases of shards {self._group}",
+                # The reader gets the writes in the order of the server.
+                queue=OrderedFIFO(key_func=attrgetter("key")),
+            )
+            handler = informer.add_event_handler(on_event=self._notice, name="member")
+            self._informer, self._began = informer, _now()
+            self._outdated.clear()
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(informer.run(), name=informer.name),
+                    group.create_task(self._complete(informer, handler)),
+                ]
+                while True:
+                    await asyncio.sleep(_CHECK_SECONDS)
+                    if self._is_late():
+                        break
+
+                for task in tasks:
+                    task.cancel()
+
+            logger.warning(
+                "shards %s: the watch of Leases does not show what was written, or "
+                "fails: replacing it (last error: %s)",
+                self._group,
+                self.problem,
+            )
+
+    async def _complete(self, informer: SharedInformer, handler: Registration) -> None:
+        """Tell the reader what the list of this informer lacks."""
+        await handler.wait_synced()
+        for name in self._shown.keys() - {it.name for it in informer.indexer.list()}:
+            self._note(name, "")
+            self._reader.lease_gone(name, missed=True)
+
+        self._reader.leases_synced()
+
+    def _is_late(self) -> bool:
+        since = min((it for _, it in self._outdated.values()), default=math.inf)
+        if _now() - since > self._shown_seconds:
+            self._shown_seconds = min(2 * self._shown_seconds, _LONGEST_SECONDS)
+            return True
+
+        # The backoff of an informer would keep the member out for up to a minute.
+        status, error = self._status(), self.problem
+        if status is None or error is None or is_refusal(error):
+            return False
+
+        return status.failures >= _FAILURES and _now() - self._began > _PATIENCE_SECONDS
+
+    def _status(self) -> InformerStatus | None:
+        return None if self._informer is None else self._informer.status
+
+    def _notice(self, event: Notification) -> None:
+        obj = object_of(event)
+        if isinstance(event, Deleted):
+            self._note(obj.name, "")
+            self._reader.lease_gone(obj.name, missed=event.final_state_unknown)
+            return
+
+        try:
+            lease = ShardLease.of(obj)
+        except DecodeError as exc:
+            logger.warning(
+                "shards %s: ignoring Lease %s: %s", self._group, obj.key, exc
+            )
+            return
+
+        self._note(obj.name, obj.resource_version)
+        self._reader.lease_seen(lease)
+
+    def _note(self, name: str, version: str) -> None:
+        """Record the version that is shown; empty after a deletion."""
+        if version:
+            self._shown[name] = version
+        else:
+            self._shown.pop(name, None)
+
+        outdated = self._outdated.get(name)
+        if outdated is not None and outdated[0] != version:
+            del self._outdated[name]
+            self._shown_seconds = SHOWN_SECONDS
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,583 @@
+"""`Replica`: performs what the member of a shard group decides, for one run of `Shards`."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, assert_never
+
+from aioinformer._tasks import Notifier, finish
+from aioinformer._user_code import guarded_logger, text_of
+from aioinformer.backoff import Failure, failure_of
+from aioinformer.controller.client import ElectionClient
+from aioinformer.controller.shards.clock import BootClock
+from aioinformer.controller.shards.lease import Role, ShardLease, fence_name
+from aioinformer.controller.shards.lease_watch import LeaseWatch
+from aioinformer.controller.shards.member import (
+    Cancel,
+    Drain,
+    Member,
+    MemberState,
+    Outcome,
+    Start,
+    Write,
+)
+from aioinformer.controller.shards.status import ShardsStatus, range_statuses
+from aioinformer.errors import Conflict, NotFound, OptionsError
+from aioinformer.model.resources import LEASES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aioinformer.client.client import Client
+    from aioinformer.controller.event_recorder import EventRecorder
+    from aioinformer.controller.metrics import ShardsMetrics
+    from aioinformer.controller.shards.member import Command
+    from aioinformer.controller.shards.shards import ShardUser
+    from aioinformer.model.objects import KubeObject
+
+__all__ = ["Replica"]
+
+logger: Final = guarded_logger(__name__)
+
+_CONCURRENT_WRITES: Final = 8
+"""Fences that are written at the same time. Each write takes a connection."""
+
+
+_SHORTEST_SECONDS: Final = 0.001
+"""Shortest time until the next step that no input requests."""
+
+
+class Replica:
+    """One run of a replica: its watch of Leases, its writes, and its users.
+
+    The member decides, in `step()`, which is synchronous. Users are told everything in
+    the same step. So nothing runs between a decision and its effect.
+
+    Args:
+        name: Name of the group.
+        make_member: Function that returns a member that has seen nothing yet.
+        client: Entered client.
+        namespace: Namespace of the Leases.
+        users: Users; the owner of the list calls `step()` after a change.
+        recorder: Recorder of Events about moves.
+        metrics: Metrics and log.
+    """
+
+    # Invariant: every range in `working` was started by the users and has not ended.
+    # Those of them that should end are in `ending`.
+
+    def __init__(
+        self,
+        name: str,
+        make_member: Callable[[], Member],
+        client: Client,
+        namespace: str,
+        users: Sequence[ShardUser],
+        recorder: EventRecorder,
+        metrics: ShardsMetrics,
+    ) -> None:
+        self._name = name
+        self._make_member = make_member
+        self._member = make_member()
+        self._client = ElectionClient(client)
+        self._namespace = namespace
+        self._users = users
+        self._recorder = recorder
+        self._metrics = metrics
+        self._clock = BootClock(asyncio.get_running_loop())
+        self._watch = LeaseWatch(client, self._name, namespace, self)
+        self._timing = self._member.timing
+        self._timer: asyncio.TimerHandle | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._writes: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(_CONCURRENT_WRITES)
+        # Leases as they were last seen, by name.
+        self._leases: dict[str, ShardLease] = {}
+        self._synced = False
+        # True from the first step of the member until it has left.
+        self._joined = False
+        self._leaving = False
+        self._state: MemberState | None = None
+        self._stepping = False
+        self._again = False  # another step follows from this one
+        self._waking = False
+        self._working: set[int] = set()
+        # Values are the times of cancellations.
+        self._ending: dict[int, float | None] = {}
+        # Ranges that users keep in memory.
+        self._told: frozenset[int] = frozenset()
+        # Last foreign owner of each range.
+        self._before: dict[int, str] = {}
+        # Times since when this member lacks ranges that it should own, and is not live.
+        self._missing: dict[int, float] = {}
+        self._apart_since = 0.0
+        self._was_live = False
+        self._refusal: Exception | None = None  # of the last write
+        self._stopping = False
+        self._failure: Exception | None = None
+        self._over = asyncio.Event()
+        self._stepped = Notifier()
+
+    def __repr__(self) -> str:
+        return f"<Replica {self.state} of {self._name}>"
+
+    # ------------------------------------------------------------ views
+
+    @property
+    def state(self) -> str:
+        """State of the member; `"idle"` while there are no users."""
+        return self._state.value if self._state else "idle"
+
+    @property
+    def held(self) -> frozenset[int]:
+        """Ranges of which this replica may begin new work."""
+        return self._member.held if self._joined else frozenset()
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Identity of the owner of each range; empty for none."""
+        return self._member.owners
+
+    def owns(self, number: int) -> bool:
+        """Return True if work on a range may go on and write at this moment."""
+        if not self._joined:
+            return False
+
+        owned = self._member.owns(number, self._clock.now())
+        if not owned and number in self._working:
+            self._wake()  # after a pause, as that of a suspended machine
+
+        return owned
+
+    def status(self) -> ShardsStatus:
+        """Return the state of the group."""
+        member, now, problem = self._member, self._clock.now(), self._problem()
+        return ShardsStatus(
+            name=self._name,
+            identity=member.identity,
+            state=self.state,
+            reason=member.reason if self._joined else "",
+            owned=tuple(sorted(self._owned(now))),
+            members=member.eligible,
+            ranges=range_statuses(member, self._name, self._leases, now),
+            problem="" if problem is None else _text(problem),
+        )
+
+    def why_not_ready(self) -> str:
+        """Return why this replica does not do its part, or an empty string."""
+        if self._failure is not None:
+            return text_of(self._failure, repr)
+
+        if not self._users or self._stopping:
+            return ""
+
+        now, problem = self._clock.now(), self._problem()
+        late = now - self._apart_since > self._patience
+        away = problem is not None and failure_of(problem) is Failure.UNREACHABLE
+        if not self._is_live and (not self._was_live or (late and not away)):
+            text = self._member.reason or "has not joined the group yet"
+            return text if problem is None else f"{text}: {_text(problem)}"
+
+        missed = [it for it, at in self._missing.items() if now - at > self._patience]
+        if missed:
+            return f"ranges are not taken: {', '.join(map(str, sorted(missed)))}"
+
+        return ""
+
+    @property
+    def _patience(self) -> float:
+        """Longest time in seconds for which a dead owner keeps a range."""
+        timing = self._timing
+        return timing.lease_duration / (1 - timing.clock_error) + timing.joining
+
+    @property
+    def _is_live(self) -> bool:
+        return self._joined and self._member.state is MemberState.LIVE
+
+    def _problem(self) -> Exception | None:
+        return self._watch.problem or self._refusal
+
+    def _owned(self, now: float) -> frozenset[int]:
+        if not self._joined:
+            return frozenset()
+
+        return frozenset(it for it in self._working if self._member.owns(it, now))
+
+    # ------------------------------------------------------------ run
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Take part in the group until cancelled.
+
+        Args:
+            ready: Function called when it runs.
+
+        Raises:
+            OptionsError: If the group has another number of ranges or another field.
+            BaseExceptionGroup: After a bug of this package.
+
+        Cancellation:
+            Gives all ranges away first, if their work ends in time.
+        """
+        name = f"shards {self._name}"
+        self._metrics.began()
+        try:
+            async with asyncio.TaskGroup() as parts:
+                tasks = [
+                    parts.create_task(self._watch.run(), name=f"{name} watch"),
+                    parts.create_task(self._recorder.run(), name=f"{name} events"),
+                ]
+                # A group of their own: writes go on while a failed part ends the others.
+                async with asyncio.TaskGroup() as self._group:
+                    await self._live(ready)
+
+                for task in tasks:
+                    task.cancel()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+            self._metrics.ended()
+
+        if self._failure is not None:
+            raise self._failure
+
+    async def _live(self, ready: Callable[[], None]) -> None:
+        try:
+            ready()
+            self.step()
+            await self._over.wait()
+        finally:
+            self._stopping = True
+            limit = self._drain_seconds + self._release_seconds + 1.0
+            try:
+                await finish(self._give_away(), within_seconds=limit)
+            finally:
+                self._joined = False
+                self._tell_ranges()
+                for task in self._writes:
+                    task.cancel()
+
+    async def _give_away(self) -> None:
+        """Leave the group, if the work ends and the server answers in time."""
+        self.step()
+        try:
+            async with asyncio.timeout(self._drain_seconds):
+                while self._joined and self._working:
+                    await self._stepped.wait()
+
+            async with asyncio.timeout(self._release_seconds):
+                while self._joined:
+                    await self._stepped.wait()
+        except TimeoutError:
+            self._metrics.not_left(len(self._working))
+            for number in sorted(self._working):
+                self._cancel(number)
+
+    @property
+    def _drain_seconds(self) -> float:
+        """Longest time in seconds for the work to end."""
+        return self._timing.drain + self._timing.stop + self._timing.flight
+
+    @property
+    def _release_seconds(self) -> float:
+        """Longest time in seconds to release all ranges."""
+        return self._timing.retry_period + self._timing.flight
+
+    def _end(self, failure: Exception) -> None:
+        """End the run by a failure."""
+        if self._failure is None:
+            self._failure = failure
+
+        self._over.set()
+
+    # ------------------------------------------------------------ Leases
+
+    def lease_seen(self, lease: ShardLease) -> None:
+        """Pass a Lease to the member. The watch calls it."""
+        self._leases[lease.name] = lease
+        if lease.role is Role.FENCE and lease.holder not in {
+            "",
+            self._member.identity,
+        }:
+            self._before[lease.index] = lease.holder
+
+        self._feed(lambda: self._member.lease_seen(lease, self._clock.now()))
+
+    def lease_gone(self, name: str, *, missed: bool) -> None:
+        """Pass a deletion to the member. The watch calls it."""
+        self._leases.pop(name, None)
+        now = self._clock.now()
+        self._feed(lambda: self._member.lease_gone(name, now, missed=missed))
+
+    def leases_synced(self) -> None:
+        """Pass the end of the first list to the member. The watch calls it."""
+        if not self._synced:
+            self._synced = True
+            self._feed(lambda: self._member.synced(self._clock.now()))
+
+    def _feed(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as exc:  # noqa: BLE001 - a bug, which the informer would only log
+            self._end(exc)
+
+        self._wake()
+
+    def _wake(self) -> None:
+        """Take a step soon, once for all Leases of a response."""
+        if not self._waking:
+            self._waking = True
+            self._clock.loop.call_soon(self.step)
+
+    # ------------------------------------------------------------ steps
+
+    def step(self) -> None:
+        """Let the member decide, and perform it, until nothing follows from that."""
+        self._waking = False
+        if self._stepping:
+            self._again = True  # called by a user that was told something
+            return
+
+        self._stepping = self._again = True
+        try:
+            while self._again:
+                self._again = False
+                self._step_once(self._clock.now())
+        except Exception as exc:  # noqa: BLE001 - a bug, raised at the end of the run
+            self._end(exc)
+        finally:
+            self._stepping = False
+
+        self._arm()
+        self._stepped.notify()
+
+    def work_ended(self) -> None:
+        """Take a step if work of a range that should end may have ended."""
+        if self._ending:
+            self.step()
+
+    def _step_once(self, now: float) -> None:
+        wanted = bool(self._users) and not self._stopping and self._failure is None
+        if not self._joined:
+            if not wanted:
+                return
+
+            self._joined = True
+            self._apart_since = now
+        elif not wanted and not self._leaving:
+            self._leaving = True
+            self._member.leave(now)
+
+        commands = self._member.step(now, datetime.now(UTC))
+        self._tell_ranges()
+        for command in commands:
+            self._perform(command, now)
+
+        self._note_ended(now)
+        self._tell_ranges()
+        self._note_state(now)
+        self._measure(now)
+
+    def _perform(self, command: Command, now: float) -> None:
+        match command:
+            case Write():
+                assert self._group is not None
+                task = self._group.create_task(self._write(self._member, command))
+                self._writes.add(task)
+                task.add_done_callback(self._writes.discard)
+            case Start(index=number):
+                self._start(number)
+            case Drain(index=number):
+                self._metrics.draining(number)
+                self._ending[number] = None
+                for user in tuple(self._users):
+                    user.drain(number)
+            case Cancel(index=number):
+                if number in self._ending:
+                    self._metrics.cancelled(number)
+
+                self._ending[number] = now
+                self._cancel(number)
+            case _:
+                assert_never(command)
+
+    def _start(self, number: int) -> None:
+        self._ending.pop(number, None)
+        if number not in self._working:  # else it was draining
+            self._working.add(number)
+            self._note_move(number)
+
+        for user in tuple(self._users):
+            user.start(number)
+
+    def _cancel(self, number: int) -> None:
+        for user in tuple(self._users):
+            user.cancel(number)
+
+    def _tell_ranges(self) -> None:
+        """Tell users which objects to keep in memory."""
+        wanted = self._member.wanted if self._joined else frozenset()
+        numbers = wanted | self._working
+        if numbers != self._told:
+            self._told = numbers
+            for user in tuple(self._users):
+                user.hold(numbers)
+
+    def introduce(self, user: ShardUser) -> None:
+        """Tell a new user which ranges are owned."""
+        user.hold(self._told)
+        for number in sorted(self.held & self._working):
+            user.start(number)
+
+    def _note_ended(self, now: float) -> None:
+        """Report the ranges whose work has ended to the member."""
+        for number, cancelled in tuple(self._ending.items()):
+            if not any(user.busy(number) for user in self._users):
+                del self._ending[number]
+                self._working.discard(number)
+                self._member.ended(number, now)
+                self._again = True
+            elif cancelled is not None and now >= cancelled + self._timing.stop:
+                self._ending[number] = math.inf  # reported once
+                self._metrics.overran(number, now - cancelled)
+
+    def _note_move(self, number: int) -> None:
+        group, me = self._name, self._member.identity
+        before, self._before[number] = self._before.get(number, ""), me
+        self._metrics.acquired(number, before)
+        name = fence_name(group, number)
+        fence = self._leases.get(name)
+        self._recorder.event(
+            {
+                "apiVersion": LEASES.api_version,
+                "kind": LEASES.kind,
+                "name": name,
+                "namespace": self._namespace,
+                "uid": fence.uid if fence else "",
+            },
+            "Normal",
+            "RangeAcquired",
+            f"{me} acquired range {number} of shards {group}, previously "
+            f"{before or 'without an owner'}",
+        )
+
+    def _note_state(self, now: float) -> None:
+        """Report a change of the member's state."""
+        member, state = self._member, self._member.state
+        if state is self._state:
+            return
+
+        if self._state is MemberState.LIVE:
+            self._apart_since = now
+
+        self._state = state
+        match state:
+            case MemberState.LIVE:
+                self._was_live = True
+                self._metrics.joined(member.epoch)
+            case MemberState.LOST:
+                self._metrics.lost(len(self._working), member.reason)
+            case MemberState.LEFT:
+                self._metrics.left()
+                self._start_over(now)
+            case MemberState.JOINING | MemberState.LEAVING:
+                pass
+            case _:
+                assert_never(state)
+
+    def _start_over(self, now: float) -> None:
+        """Follow the group by another member, which joins when there is a user."""
+        if self._member.refusal:
+            self._end(OptionsError(f"shards {self._name}: {self._member.refusal}"))
+
+        self._joined = self._leaving = False
+        self._state = None
+        self._member = self._make_member()
+        for lease in self._leases.values():
+            self._member.lease_seen(lease, now)
+
+        if self._synced:
+            self._member.synced(now)
+
+        self._again = True
+
+    def _measure(self, now: float) -> None:
+        owned, unowned = self._owned(now), self._member.unowned
+        lacking = self._member.wanted - owned if self._is_live else frozenset()
+        self._missing = {it: self._missing.get(it, now) for it in lacking}
+        since = min(unowned.values(), default=None)
+        self._metrics.ranges(
+            len(owned), len(unowned), None if since is None else now - since
+        )
+
+    def _arm(self) -> None:
+        """Have the next step taken when it is due.
+
+        By a timer of the loop: after a pause of the process, timers precede the tasks
+        that responses and other timers wake.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+        cancelled = [it for it in self._ending.values() if it is not None]
+        overdue = min(cancelled, default=math.inf) + self._timing.stop
+        due = min(self._member.next_due, overdue)
+        if self._joined and not math.isinf(due):
+            # Timers may fire a little early, and nothing would be due then.
+            soon = self._clock.now() + _SHORTEST_SECONDS
+            self._timer = self._clock.call_at(max(due, soon), self.step)
+
+    # ------------------------------------------------------------ writes
+
+    async def _write(self, member: Member, write: Write) -> None:
+        """Send a write, and pass its outcome to the member that decided it."""
+        outcome, lease = Outcome.NO_ANSWER, write.lease
+        version = uid = ""
+        try:
+            async with asyncio.timeout(self._timing.retry_period):
+                if lease.role is Role.MEMBER and lease.holder == member.identity:
+                    found = await self._send(
+                        write
+                    )  # a renewal waits for no other write
+                else:
+                    async with self._slots:
+                        found = await self._send(write)
+
+            outcome = Outcome.OK
+            self._refusal = None
+            if found is not None:
+                version, uid = found.resource_version, found.uid
+        except (Conflict, NotFound) as exc:
+            gone = write.verb == "delete" and isinstance(exc, NotFound)
+            outcome = Outcome.OK if gone else Outcome.CONFLICT
+        except Exception as exc:  # noqa: BLE001 - logged, and retried by the member
+            self._refusal = exc
+            what = f"{write.verb} Lease {lease.name}"
+            self._metrics.failed(what, exc, self._clock.now())
+
+        if outcome is not Outcome.NO_ANSWER:
+            self._watch.answered(lease.name, lease.version)
+
+        member.answered(write, outcome, self._clock.now(), version=version, uid=uid)
+        self.step()
+
+    async def _send(self, write: Write) -> KubeObject | None:
+        lease, client, place = write.lease, self._client, self._namespace
+        match write.verb:
+            case "create":
+                return await client.create(LEASES, lease.body(), namespace=place)
+            case "update":
+                return await client.update(LEASES, lease.body(), namespace=place)
+            case "delete":
+                await client.delete(LEASES, lease.name, namespace=place, uid=lease.uid)
+                return None
+            case _:
+                assert_never(write.verb)
+
+
+def _text(problem: Exception) -> str:
+    # The error of `asyncio.timeout()` has no message.
+    return text_of(problem) or "no response in time"
