@@ -211,7 +211,7 @@ class CachedSource:
         while True:
             try:
                 return await self._open()
-            except CacheError as exc:
+            except (CacheError, OSError) as exc:
                 if not lacks_descriptors(exc):
                     raise
 
