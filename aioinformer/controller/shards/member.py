@@ -597,6 +597,9 @@ class Member:
 
     def _end(self, now: float) -> None:
         """Give up the own Lease as the last write, if it is there."""
+        if self._name in self._writes:
+            return  # the answer shows whether it is
+
         base = self._view.member(self.identity)
         if base is None or not base.holder or not self._is_own(base):
             self.state = MemberState.LEFT

@@ -342,17 +342,17 @@ class Follower:
 
     def _try_slice(self, over: Callable[[], bool]) -> float:
         """Do the work of one slice, unless the system lacks the memory to begin."""
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(self._env.read())
-            except CacheError as exc:
-                if not is_shortage(exc):
-                    raise
+        try:
+            with self._env.read():
+                pass  # LMDB keeps what it has allocated for the next transaction
+        except CacheError as exc:
+            if not is_shortage(exc):
+                raise
 
-                logger.debug("%s: cannot read the cache yet: %s", self._name, exc)
-                return POLL_SECONDS
+            logger.debug("%s: cannot read the cache yet: %s", self._name, exc)
+            return POLL_SECONDS
 
-            return self._slice(over)
+        return self._slice(over)
 
     def _slice(self, over: Callable[[], bool], *, walk: bool = True) -> float:
         """Do the work of one slice; return the seconds until the next one."""
