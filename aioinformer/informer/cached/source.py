@@ -403,6 +403,7 @@ class CachedSource:
         )
         if told is None:
             told = ToldStore(MemoryContents({}, parts.indexer.report))
+            parts.waiters.note_missed()
 
         parts.indexer.use(told.contents)
         parts.indexer.add_indexers(functions)  # some came meanwhile
