@@ -471,7 +471,7 @@ class HTTPListPage:
 
     @property
     def sharded(self) -> bool:
-        """True if the server has filtered the list by shard, False if it ignored that.
+        """True if the list shows that the server has filtered it by shard.
 
         Known when the iteration has ended.
         """

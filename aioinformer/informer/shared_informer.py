@@ -285,8 +285,8 @@ class SharedInformer:
 
         Raises:
             SelectorSyntaxError: If a selector cannot be parsed.
-            OptionsError: If the informer has several namespaces or a store on disk, or
-                its source cannot change its selection.
+            OptionsError: If the informer has several namespaces or a store on disk, its
+                source cannot change its selection, or `shards` is no `ShardSelector`.
             InformerStopped: If the informer has ended.
             WrongLoop: If called from another event loop or thread.
         """
