@@ -63,6 +63,9 @@ IDLE_SECONDS: Final = 10.0
 FINISH_SECONDS: Final = 5.0
 """Maximum time to write the remaining events at the end."""
 
+# Timers of a loop fire up to its resolution early, and nothing would be due then.
+_EARLY: Final = 0.001
+
 # The server's limit, in bytes.
 _INSTANCE_BYTES: Final = 128
 
@@ -363,7 +366,7 @@ class EventRecorder(Lifecycle):
         if series is None:
             self._more.clear()
             try:
-                async with asyncio.timeout_at(when):
+                async with asyncio.timeout_at(None if when is None else when + _EARLY):
                     await self._more.wait()
             except TimeoutError:
                 pass

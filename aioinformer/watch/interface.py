@@ -222,6 +222,7 @@ class Identified(Protocol):
 
         Raises:
             OptionsError: If the client was never entered.
+            OSError: If the process cannot open more files just now.
 
         Cancellation:
             Safe.

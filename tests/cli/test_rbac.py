@@ -12,8 +12,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from processes import ROOT
+from shards_helpers import ShardListener
 
-from aioinformer import Client, EventRecorder
+from aioinformer import Client, EventRecorder, Shards
 from aioinformer.cli.commands import aioinformer
 from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.error_messages import CommandError
@@ -170,6 +171,52 @@ async def test_operator_with_one_permission_less_is_refused(
 
     assert [name for name, refused in found.items() if not refused] == []
     assert len(found) == 18
+
+
+async def refusals_of_shards(
+    server: APIServer, caplog: pytest.LogCaptureFixture
+) -> set[str]:
+    """Take part in a group with the permissions of the account; return refused verbs."""
+    caplog.clear()
+    caplog.set_level(logging.INFO, "aioinformer_apiserver")
+    config = ClientConfig(
+        server=server.url, credentials=Credentials(token="operator"), namespace="shop"
+    )
+    shards = Shards("sites", Client(config), ranges=2)
+    shards.join(ShardListener())
+    async with shards:
+        await asyncio.sleep(10)
+
+    refused = [it.split(":")[0] for it in caplog.messages if "status=403" in it]
+    return {f"{it.split()[0]} {it.partition('/shop/')[2][:6]}" for it in refused}
+
+
+async def test_shards_need_exactly_the_printed_rules(
+    server: APIServer,
+    capfd: Captured,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    options = ProgramOptions(account="shop/site-operator", shards=True)
+    documents = await printed(server, options, capfd)
+    start = server.snapshot()
+    found = {}
+    for name, fewer in [("all", documents), *without_one(documents)]:
+        await server.restart(snapshot=start)
+        apply(server, fewer, tmp_path)
+        found[name] = await refusals_of_shards(server, caplog)
+
+    # An Event of a move is only changed if the range moves again within minutes.
+    assert found == {
+        "all": set(),
+        "leases list": {"GET leases"},
+        "leases watch": {"GET leases"},
+        "leases create": {"POST leases"},
+        "leases update": {"PUT leases"},
+        "leases delete": {"DELETE leases"},
+        "events create": {"POST events"},
+        "events patch": set(),
+    }
 
 
 # ---------------------------------------------------------------- scopes

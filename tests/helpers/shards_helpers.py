@@ -11,7 +11,6 @@ from wire import proxying
 from aioinformer import Client
 from aioinformer.controller.shards.lease import GROUP_LABEL
 from aioinformer.controller.shards.shards import Shards
-from aioinformer.errors import LeadershipLost
 from aioinformer.model.resources import LEASES
 
 if TYPE_CHECKING:
@@ -21,11 +20,33 @@ if TYPE_CHECKING:
 
     from aioinformer.testing import APIServer
 
-__all__ = ["Cluster", "Work", "now"]
+__all__ = ["Cluster", "ShardListener", "Work", "now"]
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+class ShardListener:
+    """User that only records what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    def hold(self, numbers: frozenset[int]) -> None:
+        self.calls.append(("hold", len(numbers)))
+
+    def start(self, number: int) -> None:
+        self.calls.append(("start", number))
+
+    def drain(self, number: int) -> None:
+        self.calls.append(("drain", number))
+
+    def cancel(self, number: int) -> None:
+        self.calls.append(("cancel", number))
+
+    def busy(self, number: int) -> bool:
+        return False
 
 
 class Work:
@@ -201,10 +222,5 @@ class Cluster:
             if (it["metadata"].get("labels") or {}).get(GROUP_LABEL)
         ]
 
-    def may_write(self, work: Work, number: int) -> bool:
-        try:
-            work.shards.check(number)
-        except LeadershipLost:
-            return False
-
-        return True
+    def fences(self) -> list[dict[str, Any]]:
+        return [it for it in self.leases() if "-range-" in it["metadata"]["name"]]

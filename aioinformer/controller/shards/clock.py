@@ -14,8 +14,8 @@ __all__ = ["BootClock"]
 # Of Linux. On other systems the clock of a loop may stand still, too.
 _BOOT_CLOCK: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
-# Smaller differences come from reading one clock after the other.
 _SUSPENDED_SECONDS: Final = 0.1
+"""Smaller differences come from reading one clock after the other."""
 
 
 class BootClock:
@@ -28,22 +28,28 @@ class BootClock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop: asyncio.AbstractEventLoop = loop
         """Loop whose clock and timers it uses."""
-        self._ahead = _boot_ahead()
+        # Seconds for which the machine was suspended before, and since then.
+        self._before = _suspended_seconds()
+        self._since = 0.0
 
     def now(self) -> float:
-        """Return the current time in seconds."""
-        return self.loop.time() + self._suspended()
+        """Return the current time in seconds. It never decreases."""
+        return self.loop.time() + self._ahead()
 
     def call_at(self, when: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function at a time of this clock."""
-        return self.loop.call_at(when - self._suspended(), call)
+        return self.loop.call_at(when - self._ahead(), call)
 
-    def _suspended(self) -> float:
-        seconds = _boot_ahead() - self._ahead
-        return seconds if seconds > _SUSPENDED_SECONDS else 0.0
+    def _ahead(self) -> float:
+        """Return how far this clock is ahead of that of the loop."""
+        since = _suspended_seconds() - self._before
+        if since > self._since + _SUSPENDED_SECONDS:
+            self._since = since
+
+        return self._since
 
 
-def _boot_ahead() -> float:
+def _suspended_seconds() -> float:
     """Return for how long the machine was suspended since its start."""
     if _BOOT_CLOCK is None:
         return 0.0

@@ -45,6 +45,10 @@ _CONCURRENT_WRITES: Final = 8
 """Fences that are written at the same time. Each write takes a connection."""
 
 
+_SHORTEST_SECONDS: Final = 0.001
+"""Shortest time until the next step that no input requests."""
+
+
 class Replica:
     """One run of a replica: its watch of Leases, its writes, and its users.
 
@@ -138,7 +142,14 @@ class Replica:
 
     def owns(self, number: int) -> bool:
         """Return True if work on a range may go on and write at this moment."""
-        return self._joined and self._member.owns(number, self._clock.now())
+        if not self._joined:
+            return False
+
+        owned = self._member.owns(number, self._clock.now())
+        if not owned and number in self._working:
+            self._wake()  # after a pause, as that of a suspended machine
+
+        return owned
 
     def status(self) -> ShardsStatus:
         """Return the state of the group."""
@@ -312,7 +323,10 @@ class Replica:
         except Exception as exc:  # noqa: BLE001 - a bug, which the informer would only log
             self._end(exc)
 
-        # One step for all Leases of a response.
+        self._wake()
+
+    def _wake(self) -> None:
+        """Take a step soon, once for all Leases of a response."""
         if not self._waking:
             self._waking = True
             self._clock.loop.call_soon(self.step)
@@ -425,7 +439,7 @@ class Replica:
                 self._working.discard(number)
                 self._member.ended(number, now)
                 self._again = True
-            elif cancelled is not None and now - cancelled > self._timing.stop:
+            elif cancelled is not None and now >= cancelled + self._timing.stop:
                 self._ending[number] = math.inf  # reported once
                 self._metrics.overran(number, now - cancelled)
 
@@ -508,9 +522,13 @@ class Replica:
             self._timer.cancel()
             self._timer = None
 
-        due = self._member.next_due
-        if self._joined and not math.isinf(due):
-            self._timer = self._clock.call_at(due, self.step)
+        cancelled = [it for it in self._ending.values() if it is not None]
+        overdue = min(cancelled, default=math.inf) + self._timing.stop
+        due = min(self._member.next_due, overdue)
+        if self._joined and due < math.inf:  # -inf: at once
+            # Timers may fire a little early, and nothing would be due then.
+            soon = self._clock.now() + _SHORTEST_SECONDS
+            self._timer = self._clock.call_at(max(due, soon), self.step)
 
     # ------------------------------------------------------------ writes
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
-from aioinformer._tasks import Supervisor
+from aioinformer._tasks import Notifier, Supervisor
 from aioinformer._user_code import text_of
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.event_recorder import EventRecorder
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from aioinformer.model.times import Duration
 
 __all__ = ["ShardUser", "Shards"]
+
+START_SECONDS = 5.0
+"""Time for the start of a group, which begins with its users."""
 
 
 class ShardUser(Protocol):
@@ -162,7 +166,9 @@ class Shards(Lifecycle):
         self._recorder = EventRecorder(client, "aioinformer.dev/shards")
         self._users: list[ShardUser] = []
         self._replica: Replica | None = None  # set while it runs
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
+        self._started = Notifier()
+        self._ended = Notifier()
         self._supervisor = Supervisor(self._run_supervised, f"shards {name}")
 
     def __repr__(self) -> str:
@@ -207,13 +213,17 @@ class Shards(Lifecycle):
         number = self.range_of(what)
         return "" if self._replica is None else self._replica.owners[number]
 
+    def owns(self, number: int) -> bool:
+        """Return True if work on a range may go on at this moment."""
+        return self._replica is not None and self._replica.owns(number)
+
     def check(self, number: int) -> None:
         """Fence a write. Call it right before sending, without an await in between.
 
         Raises:
             LeadershipLost: If another replica may own the range by now.
         """
-        if self._replica is None or not self._replica.owns(number):
+        if not self.owns(number):
             raise LeadershipLost(
                 f"{self.identity} does not own range {number} of shards {self.name}, or "
                 "its deadline has passed"
@@ -243,6 +253,25 @@ class Shards(Lifecycle):
             return text_of(self._failure, repr)
 
         return "" if self._replica is None else self._replica.why_not_ready()
+
+    async def wait_running(self) -> None:
+        """Wait up to 5 s until it runs. Users call it before they join.
+
+        Raises:
+            OptionsError: If it does not run.
+
+        Cancellation:
+            Safe.
+        """
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while not self.running:
+                    await self._started.wait()
+        except TimeoutError:
+            raise OptionsError(
+                f"shards {self.name} do not run: enter them (async with shards:), or add "
+                "their controller to a manager"
+            ) from None
 
     # ------------------------------------------------------------ users
 
@@ -301,6 +330,19 @@ class Shards(Lifecycle):
         """
         await self._supervisor.stop()
 
+    async def failed(self) -> Exception:
+        """Wait until a run fails, and return its error.
+
+        A program without a `Manager` needs it: nothing is owned any more then.
+
+        Cancellation:
+            Safe.
+        """
+        while self._failure is None:
+            await self._ended.wait()
+
+        return self._failure
+
     async def run(self) -> None:
         """Take part in the group until cancelled, in a `Manager` or a task of your own.
 
@@ -318,23 +360,30 @@ class Shards(Lifecycle):
             raise OptionsError(f"shards {self.name} are already running")
 
         self._failure = None
-        async with keep_open(self._client):
-            self._replica = Replica(
-                self.name,
-                self._make_member,
-                self._client,
-                self._client.namespace if self._namespace is None else self._namespace,
-                self._users,
-                self._recorder,
-                self._metrics,
-            )
-            try:
-                await self._replica.run(ready)
-            except Exception as exc:
-                self._failure = exc
-                raise
-            finally:
-                self._replica = None
+        try:
+            async with keep_open(self._client):
+                await self._run_replica(ready)
+        except Exception as exc:
+            self._failure = exc
+            raise
+        finally:
+            self._ended.notify()
+
+    async def _run_replica(self, ready: Callable[[], None]) -> None:
+        self._replica = Replica(
+            self.name,
+            self._make_member,
+            self._client,
+            self._client.namespace if self._namespace is None else self._namespace,
+            self._users,
+            self._recorder,
+            self._metrics,
+        )
+        self._started.notify()
+        try:
+            await self._replica.run(ready)
+        finally:
+            self._replica = None
 
     def _make_member(self) -> Member:
         return Member(

@@ -1,0 +1,335 @@
+"""`Shards`: users, pauses, refusals, metrics, and the end of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from metrics_helpers import PlainSink
+from shards_helpers import Cluster, ShardListener, now
+from task_helpers import cancelled_after
+
+from aioinformer import Client, KubeObject, Shards
+from aioinformer.controller.event_recorder import EVENTS
+from aioinformer.errors import LeadershipLost, OptionsError
+from aioinformer.model.resources import LEASES
+from aioinformer.testing import APIServer
+from aioinformer.testing.faults import Refuse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer(auto_namespaces=True) as server:
+        yield server
+
+
+@pytest.fixture
+def cluster(server: APIServer) -> Cluster:
+    return Cluster(server)
+
+
+def texts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [it for it in caplog.messages if it.startswith("shards sites: ")]
+
+
+# ---------------------------------------------------------------- users
+
+
+async def test_late_user_is_told_what_is_owned(cluster: Cluster) -> None:
+    async with cluster.replica("a") as first:
+        await cluster.settled()
+        late = ShardListener()
+        first.shards.join(late)
+        assert late.calls == [("hold", 16), *(("start", it) for it in range(16))]
+        with pytest.raises(OptionsError, match="uses shards sites already"):
+            first.shards.join(late)
+
+        first.shards.leave(late)
+        first.shards.leave(late)
+        assert first.shards.held == frozenset(range(16))
+
+
+async def test_replica_leaves_with_its_last_user_and_joins_with_the_next(
+    cluster: Cluster,
+) -> None:
+    async with cluster.shards("a") as shards:
+        for _ in range(2):
+            user = ShardListener()
+            shards.join(user)
+            await asyncio.sleep(10)
+            assert len(shards.held) == 16
+            shards.leave(user)
+            assert shards.held == frozenset()
+            await asyncio.sleep(1)
+            assert shards.status().state == "idle"
+
+        assert [it["spec"]["holderIdentity"] for it in cluster.fences()] == [""] * 16
+
+
+async def test_work_that_ignores_its_cancellation_keeps_the_replica_out(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster.replica("a", stops=30.0) as a:
+        await cluster.settled()
+        a.link.silence()
+        await asyncio.sleep(15)
+        a.link.mend()
+        a.stops = 0.5  # of work that it begins later
+        await asyncio.sleep(20)
+        assert a.shards.status().state == "lost"
+        assert a.shards.held == frozenset()
+        assert sum("still runs" in it for it in texts(caplog)) == 16
+        assert await cluster.settled() < 20
+
+
+# ---------------------------------------------------------------- pauses
+
+
+async def test_suspended_machine_owns_nothing_once_it_continues(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = time.clock_gettime
+    async with cluster.replica("a") as a:
+        await cluster.settled()
+        await asyncio.sleep(5)
+        number = min(a.shards.held)
+        a.shards.check(number)
+        monkeypatch.setattr(time, "clock_gettime", lambda it: read(it) + 30)
+        with pytest.raises(LeadershipLost, match="its deadline has passed"):
+            a.shards.check(number)
+
+        await asyncio.sleep(0)
+        assert cluster.working == {}
+        assert await cluster.settled() < 10
+
+
+# ---------------------------------------------------------------- views
+
+
+async def test_views_of_a_replica(cluster: Cluster) -> None:
+    async with cluster.replicas_named("a", "b") as (a, b):
+        await cluster.balanced()
+        shards = a.shards
+        pod = KubeObject.of({"metadata": {"name": "x", "uid": "u-1"}})
+        number = shards.range_of(pod)
+        assert number == shards.range_of("u-1")
+        owner = shards.owner_of("u-1")
+        assert owner == ("a" if number in shards.held else "b")
+        status = shards.status()
+        assert (status.name, status.identity, status.state) == ("sites", "a", "live")
+        assert status.members == ("a", "b")
+        assert status.unowned == ()
+        assert status.owned == tuple(sorted(shards.held))
+        assert [it.owner for it in status.ranges] == [
+            "a" if it in shards.held else "b" for it in range(16)
+        ]
+        assert shards.status().ranges == b.shards.status().ranges
+        (lost,) = {min(b.shards.held)}
+        with pytest.raises(LeadershipLost, match=f"does not own range {lost}"):
+            shards.check(lost)
+
+
+async def test_stopped_shards_own_nothing(cluster: Cluster) -> None:
+    shards = cluster.shards("a")
+    assert (shards.held, shards.owner_of("u-1"), shards.running) == (
+        frozenset(),
+        "",
+        False,
+    )
+    with pytest.raises(LeadershipLost):
+        shards.check(0)
+
+    with pytest.raises(OptionsError, match="do not run"):
+        shards.status()
+
+
+def test_shards_by_namespace_hash_the_namespace() -> None:
+    shards = Shards("sites", Client.from_url("http://x"), shard_by="namespace")
+    metadata = {"name": "x", "namespace": "shop", "uid": "u-1"}
+    pod = KubeObject.of({"metadata": metadata})
+    assert shards.range_of(pod) == shards.range_of("shop")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ranges": 48}, "power of two"),
+        ({"shard_by": "name"}, "'uid' or by 'namespace'"),
+        ({"identity": ""}, "identity"),
+        ({"namespace": ""}, "namespace of shards cannot be empty"),
+        ({"renew_deadline": 15}, "two members could own one range"),
+    ],
+)
+def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionsError, match=message):
+        Shards("sites", Client.from_url("http://x"), **options)
+
+
+# ---------------------------------------------------------------- readiness
+
+
+async def test_replica_is_ready_once_it_has_joined(cluster: Cluster) -> None:
+    async with cluster.replica("a") as a:
+        assert a.shards.why_not_ready() == "has not joined the group yet"
+        await cluster.settled()
+        assert a.shards.why_not_ready() == ""
+
+
+@pytest.mark.parametrize("verb", ["list", "create", "update"])
+async def test_replica_without_a_right_is_not_ready_until_it_has_it(
+    verb: Literal["list", "create", "update"],
+    server: APIServer,
+    cluster: Cluster,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server.faults.add(Refuse(status=403, verb=verb, resource="leases", times=None))
+    async with cluster.replica("a") as a:
+        await asyncio.sleep(50)
+        assert "403 Forbidden" in a.shards.why_not_ready()
+        assert "403 Forbidden" in a.shards.status().problem
+        assert cluster.working == {}
+        assert 0 < sum("403" in it for it in caplog.messages) < 20
+        server.faults.clear()
+        await cluster.settled(90)
+        assert a.shards.why_not_ready() == ""
+
+
+async def test_invalid_lease_is_ignored(
+    server: APIServer, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    labels = {"aioinformer.dev/shards": "sites", "aioinformer.dev/role": "fence"}
+    for name, given in {
+        "other": {},
+        "sites-range-99": {
+            "aioinformer.dev/shard-ranges": "16",
+            "aioinformer.dev/shard-field": "uid",
+        },
+    }.items():
+        metadata = {"name": name, "labels": labels, "annotations": given}
+        server.create(LEASES, {"metadata": metadata}, namespace="ops")
+
+    async with cluster.replica("a"):
+        await cluster.settled()
+
+    assert sum("ignoring Lease" in it for it in caplog.messages) == 2
+
+
+# ---------------------------------------------------------------- other ranges
+
+
+async def test_other_number_of_ranges_ends_the_run(cluster: Cluster) -> None:
+    async with cluster.replica("a"):
+        await cluster.settled()
+        other = cluster.shards("b", ranges=32)
+        other.join(ShardListener())
+        with pytest.raises(OptionsError, match="16"):
+            async with asyncio.timeout(60):
+                await other.run()
+
+        assert "16" in other.why_not_ready()
+        await other.start()
+        async with asyncio.timeout(60):
+            assert "16" in str(await other.failed())
+
+        with pytest.raises(OptionsError, match="16"):
+            await other.shutdown()
+
+
+# ---------------------------------------------------------------- reports
+
+
+async def test_moves_are_logged_measured_and_recorded(
+    server: APIServer, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "aioinformer.controller.shards")
+    sink = PlainSink()
+
+    def gauge(name: str) -> float:
+        return sink.gauges[f"aioinformer_shard_{name}", ("sites",)]
+
+    cluster.options["ranges"] = cluster.ranges = 2
+    cluster.unowned_since = dict.fromkeys(range(2), 0.0)
+    async with cluster.replica("a") as a:
+        a.shards.set_metrics(sink)
+        await cluster.settled()
+        assert (gauge("owned_ranges"), gauge("unowned_ranges")) == (2, 0)
+        assert sink.counts["aioinformer_shard_moves_total", ("sites",)] == 2
+        async with cluster.replica("b") as b:
+            await cluster.balanced()
+            (moved,) = b.shards.held
+            assert gauge("owned_ranges") == 1
+            cluster.kill(b)
+            await asyncio.sleep(18)
+            assert (gauge("unowned_ranges"), gauge("unowned_seconds")) == (0, 0)
+            await asyncio.sleep(3)
+
+        await cluster.settled()
+        assert gauge("owned_ranges") == 2
+
+    assert [it for it in texts(caplog) if "acquired" in it] == [
+        "shards sites: acquired range 0 (member=a, previously without an owner)",
+        "shards sites: acquired range 1 (member=a, previously without an owner)",
+        f"shards sites: acquired range {moved} (member=b, previously a)",
+        f"shards sites: acquired range {moved} (member=a, previously b)",
+    ]
+    notes = [it["note"] for it in server.objects(EVENTS)]
+    assert len(notes) >= 3
+    assert f"b acquired range {moved} of shards sites, previously a" in notes
+    regarding = [it["regarding"] for it in server.objects(EVENTS)]
+    assert {it["kind"] for it in regarding} == {"Lease"}
+    assert {it["name"] for it in regarding} == {"sites-range-00", "sites-range-01"}
+
+
+# ---------------------------------------------------------------- ends
+
+
+async def test_end_without_a_server_is_bounded(
+    server: APIServer, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster.replica("a", takes=2.0):
+        await cluster.settled()
+        await server.stop()
+        began = now()
+
+    assert now() - began < 20
+    assert any("ending before the group was left" in it for it in texts(caplog))
+
+
+async def test_shards_run_again_but_not_twice(cluster: Cluster) -> None:
+    shards = cluster.shards("a")
+    for _ in range(2):
+        user = ShardListener()
+        shards.join(user)
+        async with shards:
+            await asyncio.sleep(6)
+            assert len(shards.held) == 16
+            with pytest.raises(OptionsError, match="already running"):
+                await shards.run()
+
+            with pytest.raises(OptionsError, match="already running"):
+                await shards.start()
+
+        assert user.calls[-1] == ("hold", 0)
+        shards.leave(user)
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.5, 3.95])
+async def test_cancelled_run_leaves_no_task_and_no_owner(
+    moment: float, cluster: Cluster
+) -> None:
+    for turns in range(0, 40, 3):
+        shards = cluster.shards(f"a-{turns}")
+        shards.join(ShardListener())
+        task = await cancelled_after(shards.run(), turns, moment=moment)
+        assert task.cancelled()
+        assert {it["spec"]["holderIdentity"] for it in cluster.fences()} <= {""}
+        members = [
+            it for it in cluster.leases() if "-member-" in it["metadata"]["name"]
+        ]
+        assert {it["spec"]["holderIdentity"] for it in members} <= {""}
