@@ -18,7 +18,7 @@ from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.model.resources import LEASES
 
 if TYPE_CHECKING:
-    from aioinformer.client.client import Client
+    from aioinformer.controller.client import ElectionClient
     from aioinformer.informer.handlers.registration import Registration
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.status import InformerStatus
@@ -37,7 +37,7 @@ _LONGEST_SECONDS: Final = 60.0
 _CHECK_SECONDS: Final = 1.0
 
 _FAILURES: Final = 3
-_PATIENCE_SECONDS: Final = 8.0
+_PATIENCE_SECONDS: Final = 12.0
 
 
 class LeaseReader(Protocol):
@@ -64,7 +64,7 @@ class LeaseWatch:
     """
 
     def __init__(
-        self, client: Client, group: str, namespace: str, reader: LeaseReader
+        self, client: ElectionClient, group: str, namespace: str, reader: LeaseReader
     ) -> None:
         self._group = group
         self._source = ListWatch(
@@ -129,9 +129,9 @@ class LeaseWatch:
                 for task in tasks:
                     task.cancel()
 
-            logger.warning(
-                "shards %s: the watch of Leases does not show what was written, or "
-                "fails: replacing it (last error: %s)",
+            # The informer and the writes log their errors.
+            logger.info(
+                "shards %s: the watch of Leases is behind, replacing it (last error: %s)",
                 self._group,
                 self.problem,
             )
