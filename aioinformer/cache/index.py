@@ -317,6 +317,14 @@ class Index(Generic[T]):
         except user_errors():  # reported when the object was indexed
             return None
 
+    def values(self) -> list[str]:
+        """Return all values, in a new list."""
+        return list(self.buckets)
+
+    def keys_of(self, value: str) -> list[str]:
+        """Return the keys of the objects that have a value, in a new list."""
+        return list(self.buckets.get(value, ()))
+
     def objects_of(self, value: str) -> list[T]:
         """Return the objects that have a value, in a new list."""
         bucket = self.buckets.get(value)

@@ -24,9 +24,11 @@ class IndexReads(Protocol[T]):
     def function(self) -> IndexFunction[T]:
         """Index function."""
 
-    @property
-    def buckets(self) -> Mapping[str, Mapping[str, T]]:
-        """Objects by key, by index value."""
+    def values(self) -> builtins.list[str]:
+        """Return all values, in a new list."""
+
+    def keys_of(self, value: str) -> builtins.list[str]:
+        """Return the keys of the objects that have a value, in a new list."""
 
     def objects_of(self, value: str) -> builtins.list[T]:
         """Return the objects that have a value, in a new list, from one snapshot."""
@@ -76,6 +78,9 @@ class Contents(Protocol[T]):
 
         At most `limit` of them; all for None.
         """
+
+    def by_index(self, name: str, value: str, namespace: str) -> builtins.list[T]:
+        """Return the objects of a namespace that have a value in an index."""
 
     def reading(self) -> AbstractContextManager[object]:
         """Make the reads in a block one snapshot, in the thread of the block."""

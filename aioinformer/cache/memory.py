@@ -75,6 +75,17 @@ class MemoryContents(Generic[T]):
 
         return found if limit is None else found[:limit]
 
+    def by_index(self, name: str, value: str, namespace: str) -> builtins.list[T]:
+        """Return the objects of a namespace that have a value in an index."""
+        found: Mapping[str, Any] = self.indexes[name].buckets.get(value, _NOTHING)
+        here = self.indexes[NAMESPACE_INDEX].buckets.get(namespace, _NOTHING)
+        if len(found) <= len(here):
+            return [it for it in list(found.values()) if it.namespace == namespace]
+
+        # One C call, so that no change by another thread is made between two objects.
+        both = list(map(found.get, here))
+        return [obj for obj in both if obj is not None]
+
     def _candidates(
         self, selector: LabelSelector, namespace: str | None
     ) -> builtins.list[Any]:

@@ -359,7 +359,7 @@ class Indexer(Store[T]):
             OptionsError: If there is no such index.
         """
         with self._contents.reading():
-            return sorted(self._index(name).buckets.get(value, ()))
+            return sorted(self._index(name).keys_of(value))
 
     def index(self, name: str, obj: T) -> builtins.list[T]:
         """Return the objects that share a value with `obj` in an index, each once.
@@ -382,7 +382,7 @@ class Indexer(Store[T]):
             OptionsError: If there is no such index.
         """
         with self._contents.reading():
-            return list(self._index(name).buckets)
+            return self._index(name).values()
 
     def _index(self, name: str) -> IndexReads[T]:
         index = self._contents.indexes.get(name)

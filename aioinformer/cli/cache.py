@@ -34,8 +34,6 @@ _AS_USER = "Run this as the user of the program."
 _BLOCK_BYTES = 512
 _HIDDEN = "(hidden)"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# A writer reports each second.
-_SILENT_SECONDS = 10.0
 _MOST_PROBLEMS = 20
 _HEAD = ["INFORMER", "OBJECTS", "VERSION", "WRITER", "READERS", "SIZE"]
 
@@ -252,8 +250,8 @@ class _Store:
     def confirmed(self) -> bool:
         """True if a living writer has found that it agrees with the server."""
         writer = self.writer
-        lives = self.env.is_of_writer(writer)
-        return writer.confirmed and lives and _seconds_since(writer) < _SILENT_SECONDS
+        vouches = writer.vouches(time.monotonic())
+        return vouches and self.env.is_of_writer(writer)
 
     @property
     def journal_entries(self) -> int:
@@ -333,7 +331,7 @@ def _short(writer: WriterState) -> str:
     if writer.ended or not writer.pid:
         return "-"
 
-    silent = _seconds_since(writer) >= _SILENT_SECONDS
+    silent = writer.silence(time.monotonic())
     return f"{writer.pid} (silent)" if silent else str(writer.pid)
 
 

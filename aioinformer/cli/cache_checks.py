@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from struct import Struct
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aioinformer.cache.disk.columns import Columns
 from aioinformer.cache.disk.indexes import entry_of, number_of
-from aioinformer.cache.disk.records import key_of, labels_text
+from aioinformer.cache.disk.records import key_of, labels_text, name_of
 from aioinformer.cache.index import unpack_values
 from aioinformer.errors import AioInformerError
 from aioinformer.informer.cached.journal import EntryKind, Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import lmdb
 
     from aioinformer.cache.disk.environment import Environment
-    from aioinformer.cache.disk.header import Header
     from aioinformer.cache.disk.records import Records
+
+    Transaction = lmdb.Transaction[bytes]
 
 __all__ = ["problems"]
 
 _NUMBER = Struct(">Q")
-_SLICE = 500
+
+# Objects, entries or chunks that are read in one transaction: some milliseconds.
+_SLICE = 200
 
 
 def problems(env: Environment, records: Records) -> Iterator[str]:
     """Yield what is wrong with a store, a line each.
 
-    It reads one snapshot. Until it ends, the file of a running program may grow.
+    It reads a slice of the store in each transaction, and compares it with the other
+    parts in the same transaction. So a running program may write meanwhile, and its file
+    does not grow.
 
     Args:
         env: Environment of the store.
@@ -41,75 +45,97 @@ def problems(env: Environment, records: Records) -> Iterator[str]:
     Raises:
         CacheError: If the file cannot be read at all.
     """
-    databases = [
-        [
-            env.database(f"o{it}"),
-            env.database(f"x{it}", dupsort=True),
-            env.database(f"c{it}"),
-        ]
-        for it in (0, 1)
-    ]
-    journal = Journal(env, records)
-    entries = env.database("journal")
-    with env.read() as txn:
-        header = env.header
-        objects, index, columns = databases[header.generation]
-        if header.listed and not header.version:
-            yield "header: a list is stored, but no version"
+    store = _Store(env, records)
+    yield from store.header()
+    for check in (store.objects, store.index_entries, store.label_columns):
+        yield from _sliced(check)
 
-        checked = _Objects(
-            txn, header, records, index, Columns(env, columns).stored(txn)
-        )
-        yield from checked.problems(objects)
-        yield from _journal(txn, header, journal, entries, records)
+    yield from store.journal()
 
 
-class _Objects:
-    """Check of all objects, with the indexes and label columns that have them."""
+class _Databases(NamedTuple):
+    """Databases of one generation."""
 
-    def __init__(
-        self,
-        txn: lmdb.Transaction[bytes],
-        header: Header,
-        records: Records,
-        index: Any,
-        labels: dict[bytes, bytes],
-    ) -> None:
-        self._txn = txn
-        self._header = header
+    objects: lmdb._Database
+    entries: lmdb._Database
+    columns: lmdb._Database
+
+
+def _sliced(check: Callable[[Any], tuple[list[str], Any]]) -> Iterator[str]:
+    """Call a check for one slice after the other, each from where the last one ended."""
+    found, place = check(None)
+    yield from found
+    while place is not None:
+        found, place = check(place)
+        yield from found
+
+
+class _Store:
+    """Checks of the parts of a store."""
+
+    def __init__(self, env: Environment, records: Records) -> None:
+        self._env = env
         self._records = records
-        self._index = index
-        self._labels = labels
-        self._names = {number: name for name, (number, _) in header.indexes.items()}
-        self._entries = 0
+        self._databases = [
+            _Databases(
+                env.database(f"o{it}"),
+                env.database(f"x{it}", dupsort=True),
+                env.database(f"c{it}"),
+            )
+            for it in (0, 1)
+        ]
+        self._journal = Journal(env, records)
+        self._journal_entries = env.database("journal")
 
-    def problems(self, objects: Any) -> Iterator[str]:
-        """Yield what is wrong."""
-        count = 0
-        with (
-            self._txn.cursor(objects) as cursor,
-            self._txn.cursor(self._index) as index,
-        ):
-            for name, record in cursor:
-                count += 1
-                key = key_of(name, record)
-                try:
-                    yield from self._of_object(key, name, record, index)
-                except (AioInformerError, ValueError) as exc:
-                    yield f"{key}: {exc}"
+    @property
+    def _current(self) -> _Databases:
+        """Databases that readers use, as of the current transaction."""
+        return self._databases[self._env.header.generation]
 
-        if count != self._header.count:
-            yield f"header: {self._header.count} objects, but {count} are stored"
+    def header(self) -> list[str]:
+        """Check the header."""
+        found = []
+        with self._env.read() as txn:
+            header = self._env.header
+            count = txn.stat(self._current.objects)["entries"]
+            if header.listed and not header.version:
+                found.append("header: a list is stored, but no version")
 
-        for line in sorted(self._labels)[:10]:
-            yield f"label columns: {line.decode()} is not stored"
+            if count != header.count:
+                found.append(f"header: {header.count} objects, but {count} are stored")
 
-        stored = self._stored_entries()
-        if stored != self._entries:
-            yield f"indexes: {stored} entries, but objects have {self._entries} values"
+        return found
+
+    # ------------------------------------------------------------ objects
+
+    def objects(self, after: bytes | None) -> tuple[list[str], bytes | None]:
+        """Check the next objects, their entries in indexes, and their labels."""
+        found: list[str] = []
+        with self._env.read() as txn:
+            databases = self._current
+            chunks = _Chunks(txn, Columns(self._env, databases.columns))
+            with (
+                txn.cursor(databases.objects) as cursor,
+                txn.cursor(databases.entries) as entries,
+            ):
+                begun = cursor.set_range(after + b"\0") if after else cursor.first()
+                rows = list(islice(cursor.iternext(), _SLICE)) if begun else []
+                for name, record in rows:
+                    key = key_of(name, record)
+                    try:
+                        found += self._of_object(key, name, record, entries, chunks)
+                    except (AioInformerError, ValueError) as exc:
+                        found.append(f"{key}: {exc}")
+
+        return found, rows[-1][0] if len(rows) == _SLICE else None
 
     def _of_object(
-        self, key: str, name: bytes, record: bytes, index: lmdb.Cursor
+        self,
+        key: str,
+        name: bytes,
+        record: bytes,
+        entries: lmdb.Cursor[bytes],
+        chunks: _Chunks,
     ) -> Iterator[str]:
         obj = self._records.decode(key, record)
         metadata = obj.to_dict().get("metadata") or {}
@@ -121,57 +147,136 @@ class _Objects:
             if metadata.get(field, value) != value:
                 yield f"{key}: its body has the {field} {metadata[field]}, not {value}"
 
-        line = msgspec.json.encode(key)
-        labels = self._labels.pop(line, None)
-        if labels != labels_text(obj.label_set):
+        chunk = chunks[self._records.head(record).chunk]
+        if chunk.get(key) != labels_text(obj.label_set):
             yield f"{key}: its labels are not those in the label columns"
 
+        names = self._indexes()
+        for number, value in self._values(record):
+            if number in names and not entries.set_key_dup(
+                entry_of(number, value), name
+            ):
+                yield f"{key}: index {names[number]} lacks it under {value!r}"
+
+    def _indexes(self) -> dict[int, str]:
+        """Return the names of the indexes that are kept, by number."""
+        indexes = self._env.header.indexes
+        return {number: name for name, (number, _) in indexes.items()}
+
+    def _values(self, record: bytes) -> Iterator[tuple[int, str]]:
+        """Yield the index values in a record, with the numbers of their indexes."""
         values = self._records.unpack(self._records.head(record).values)
         for number, packed in values.items():
-            if number not in self._names:
-                continue  # an index that is no longer kept
-
             for value in unpack_values(packed):
-                self._entries += 1
-                if not index.set_key_dup(entry_of(number, value), name):
-                    yield f"{key}: index {self._names[number]} lacks it under {value!r}"
+                yield number, value
 
-    def _stored_entries(self) -> int:
-        """Return the number of entries of the indexes that are kept."""
-        with self._txn.cursor(self._index) as cursor:
-            return sum(number_of(entry) in self._names for entry, _ in cursor)
+    # ------------------------------------------------------------ indexes and labels
 
+    def index_entries(
+        self, after: tuple[bytes, bytes] | None
+    ) -> tuple[list[str], tuple[bytes, bytes] | None]:
+        """Check that the next entries of indexes have an object with that value."""
+        found: list[str] = []
+        with self._env.read() as txn:
+            databases, indexes = self._current, self._indexes()
+            with txn.cursor(databases.entries) as cursor:
+                rows = list(islice(_entries(cursor, after), _SLICE))
 
-def _journal(
-    txn: lmdb.Transaction[bytes],
-    header: Header,
-    journal: Journal,
-    entries: Any,
-    records: Records,
-) -> Iterator[str]:
-    after = header.first - 1
-    while after < header.last:
-        try:
-            found = journal.read(after, _SLICE)
-        except AioInformerError as exc:
-            yield f"journal: {exc}"
-            return
+            for entry, name in rows:
+                index = indexes.get(number_of(entry))
+                if index is None:
+                    continue  # no longer kept, and about to be removed
 
-        for entry in found or ():
+                record = txn.get(name, None, databases.objects)
+                values = () if record is None else self._values(record)
+                if entry not in {entry_of(*it) for it in values}:
+                    key = name.decode(errors="replace")
+                    found.append(f"index {index}: {key} does not have a value of it")
+
+        return found, rows[-1] if len(rows) == _SLICE else None
+
+    def label_columns(self, after: int | None) -> tuple[list[str], int | None]:
+        """Check that the keys in the next label column are those of objects."""
+        found: list[str] = []
+        with self._env.read() as txn:
+            databases = self._current
+            columns = Columns(self._env, databases.columns)
+            number = columns.next(txn, after or 0)
+            if number is None:
+                return [], None
+
             try:
-                for record in filter(None, (entry.old, entry.new)):
-                    records.decode(entry.key, record).to_dict()
-            except (AioInformerError, ValueError) as exc:
-                yield f"journal: entry {entry.number}: {exc}"
+                for key in columns.stored(txn, number):
+                    record = txn.get(name_of(key), None, databases.objects)
+                    if record is None or self._records.head(record).chunk != number:
+                        found.append(f"label columns: {key} is not stored")
+            except AioInformerError as exc:
+                found.append(str(exc))
 
-            if entry.kind < EntryKind.LISTED and not entry.key:
-                yield f"journal: entry {entry.number} has no key"
+        return found, number
 
-        after += _SLICE
+    # ------------------------------------------------------------ journal
 
-    # Those below wait for their removal, those above for the end of a list.
-    with txn.cursor(entries) as cursor:
-        if header.last >= header.first and not cursor.set_key(
-            _NUMBER.pack(header.last)
-        ):
-            yield f"journal: its newest entry, {header.last}, is missing"
+    def journal(self) -> Iterator[str]:
+        """Check the entries of the journal."""
+        after = 0
+        while True:
+            try:
+                with self._env.read():
+                    # The writer may have trimmed more meanwhile.
+                    after = max(after, self._env.header.first - 1)
+                    found = self._journal.read(after, _SLICE) or []
+            except AioInformerError as exc:
+                yield f"journal: {exc}"
+                return
+
+            if not found:
+                break
+
+            for entry in found:
+                try:
+                    for record in filter(None, (entry.old, entry.new)):
+                        self._records.decode(entry.key, record).to_dict()
+                except (AioInformerError, ValueError) as exc:
+                    yield f"journal: entry {entry.number}: {exc}"
+
+                if entry.kind < EntryKind.LISTED and not entry.key:
+                    yield f"journal: entry {entry.number} has no key"
+
+            after = found[-1].number
+
+        # Those below wait for their removal, those above for the end of a list.
+        with self._env.read() as txn, txn.cursor(self._journal_entries) as cursor:
+            header = self._env.header
+            newest = _NUMBER.pack(header.last)
+            if header.last >= header.first and not cursor.set_key(newest):
+                yield f"journal: its newest entry, {header.last}, is missing"
+
+
+class _Chunks(dict[int, dict[str, bytes]]):
+    """Label columns that were read in one transaction, by number: labels by key."""
+
+    def __init__(self, txn: Transaction, columns: Columns) -> None:
+        super().__init__()
+        self._txn = txn
+        self._columns = columns
+
+    def __missing__(self, number: int) -> dict[str, bytes]:
+        found = self[number] = self._columns.stored(self._txn, number)
+        return found
+
+
+def _entries(
+    cursor: lmdb.Cursor[bytes], after: tuple[bytes, bytes] | None
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the entries of indexes after one, with a name each."""
+    if after is None:
+        begun = cursor.first()
+    else:
+        entry, name = after
+        # The entry may have been removed, or have no later name.
+        begun = cursor.set_range_dup(entry, name + b"\0") or cursor.set_range(
+            entry + b"\0"
+        )
+
+    return cursor.iternext() if begun else iter(())

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from aioinformer._tasks import Supervisor, run_concurrently, unwrap_group
@@ -19,19 +20,28 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.controller.context import reconcile_of
 from aioinformer.controller.metrics import ControllerMetrics
 from aioinformer.controller.run_parts import PartOptions, RunParts
+from aioinformer.controller.shards.sharding import Sharding
 from aioinformer.controller.source import sources_of
 from aioinformer.controller.workers import Workers
 from aioinformer.controller.writer import ControllerEvents
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.lifecycle import Lifecycle
+from aioinformer.informer.notifications import Deleted
 from aioinformer.metrics import NULL_SINK, ScopedSink
 from aioinformer.model.times import seconds_of, timeout_of
 from aioinformer.tracing import ReconcileTracer
 from aioinformer.workqueue.priority import PriorityQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import (
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterable,
+        Mapping,
+        Sequence,
+    )
 
     from opentelemetry.trace import TracerProvider
 
@@ -43,6 +53,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.event_sources import EventSource
     from aioinformer.controller.predicates import Predicate
     from aioinformer.controller.reconcile import ReconcileRequest
+    from aioinformer.controller.shards.shards import Shards
     from aioinformer.controller.source import Owned, Source, Watched
     from aioinformer.controller.status import ControllerStatus
     from aioinformer.controller.timers import Every
@@ -162,6 +173,9 @@ class Controller(Lifecycle):
             over a field. False for no limit.
         tracer_provider: OpenTelemetry's provider, such as `trace.get_tracer_provider()`,
             to trace reconciles: see `aioinformer.tracing`. None for no traces.
+        shards: Group of replicas that share the objects of `for_`, whose informer then has
+            those of this replica only. The informers of `owns` have the objects of
+            all replicas, unless they are sharded by namespace, too.
 
     Raises:
         OptionsError: If an option is invalid, such as a reconcile that does not take
@@ -191,6 +205,7 @@ class Controller(Lifecycle):
         metrics: MetricsSink = NULL_SINK,
         storm_breaker: bool = True,
         tracer_provider: TracerProvider | None = None,
+        shards: Shards | None = None,
     ) -> None:
         _check(name, concurrency)
         called = reconcile_of(reconcile)
@@ -210,6 +225,16 @@ class Controller(Lifecycle):
         self._reporter = ErrorReporter(f"controller {name}", on_error, self._metrics)
         self._sources = sources_of(for_, owns, watches, predicates, self._reporter)
         self._part_options = PartOptions.of(every, daemons, sources)
+        if shards is not None and elector is not None:
+            raise OptionsError("pass shards= or elector=, not both")
+
+        self._sharding: Sharding | None = (
+            None
+            if shards is None
+            else Sharding(
+                shards, for_, follows_objects=self._part_options.follow_objects
+            )
+        )
         self._queue: PriorityQueue[ReconcileRequest] = (
             PriorityQueue(name, metrics=metrics)
             if queue is None
@@ -227,6 +252,7 @@ class Controller(Lifecycle):
             events=self._events,
             metrics=self._reconcile_metrics,
             storm_breaker=storm_breaker,
+            sharding=self._sharding,
         )
         self._workers = self._new_workers()
         self._running = False
@@ -241,6 +267,11 @@ class Controller(Lifecycle):
     def informers(self) -> tuple[SharedInformer, ...]:
         """Distinct informers of the controller, that of `for_` first."""
         return tuple(dict.fromkeys(source.informer for source in self._sources))
+
+    @property
+    def shards(self) -> Shards | None:
+        """Group of replicas that share the objects; None for a controller without one."""
+        return None if self._sharding is None else self._sharding.shards
 
     @property
     def queue(self) -> PriorityQueue[ReconcileRequest]:
@@ -432,19 +463,33 @@ class Controller(Lifecycle):
 
                 parts.close()
                 await workers.drain(self._drain_seconds, parts.background)
+                if self._sharding is not None:
+                    self._sharding.leave()
+
                 if events is not None:
                     events.cancel()
 
     def _listen(self, source: Source, parts: RunParts) -> Registration:
         enqueue = partial(self._workers.enqueue, source)
+        sharding = self._sharding
 
         def changed(event: Notification) -> None:
             enqueue(event)
             parts.changed(event)
 
-        follows = self._part_options.follow_objects and source is self._sources[0]
+        def changed_here(event: Notification) -> None:
+            if sharding is not None and sharding.passes(event):
+                changed(event)
+
+        if source is not self._sources[0]:
+            handler: Callable[[Notification], None] = enqueue
+        elif sharding is not None:
+            handler = changed_here
+        else:
+            handler = changed if self._part_options.follow_objects else enqueue
+
         return source.informer.add_event_handler(
-            on_event=changed if follows else enqueue, name=f"controller {self.name}"
+            on_event=handler, name=f"controller {self.name}"
         )
 
     async def _serve(
@@ -458,7 +503,16 @@ class Controller(Lifecycle):
             await self._sync(source.informer, registration, deadline)
 
         self._synced = True
-        await run_concurrently(parts.start(), self._workers.run(work))
+        await run_concurrently(
+            parts.start(), self._workers.run(work), *self._shared(parts)
+        )
+
+    def _shared(self, parts: RunParts) -> list[Coroutine[Any, Any, None]]:
+        """Return the part in a group of replicas, if there is one."""
+        if self._sharding is None:
+            return []
+
+        return [self._sharding.run(_RunWork(self._workers, self._sources[0], parts))]
 
     async def _sync(
         self, informer: SharedInformer, registration: Registration, deadline: float
@@ -487,6 +541,30 @@ class Controller(Lifecycle):
     async def _end_with(self, registration: Registration) -> None:
         await registration.wait_ended()
         raise InformerStopped(f"informer of handler {registration.name} has stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class _RunWork:
+    """Work of one run of a sharded controller."""
+
+    workers: Workers
+    source: Source
+    parts: RunParts
+
+    def changed(self, event: Notification) -> None:
+        """Take a change of an object of an active range, or the end of its range."""
+        if not isinstance(event, Deleted):
+            self.workers.enqueue(self.source, event)
+
+        self.parts.changed(event)
+
+    def cancel_range(self, number: int) -> None:
+        """Cancel the reconciles of a range."""
+        self.workers.cancel_range(number)
+
+    def has_daemons(self, key: str) -> bool:
+        """Return True while a daemon of an object has not ended."""
+        return self.parts.has_daemons(key)
 
 
 def deadline_in(seconds: float | None) -> float:

@@ -21,6 +21,7 @@ from aioinformer.controller.controller import (
 )
 from aioinformer.controller.event_recorder import EventRecorder
 from aioinformer.controller.leader_election import LeaderElector
+from aioinformer.controller.shards.shards import Shards
 from aioinformer.controller.signals import shutdown_signals
 from aioinformer.errors import (
     AioInformerError,
@@ -252,7 +253,8 @@ class Manager(Lifecycle, WebLifespan):
                 a `run()`, for example a web server. It is stopped by a cancellation.
             leader_only: True to start it once all caches are synced and this replica
                 leads. False to run it on every replica: a controller starts once caches
-                are synced, anything else at once.
+                are synced, anything else at once. Controllers with `shards=` run on
+                every replica, together with their `Shards`.
             name: Name in the log; None for that of the controller or the function.
 
         Raises:
@@ -264,6 +266,13 @@ class Manager(Lifecycle, WebLifespan):
         self._check_loop()
         if self._over.is_set():
             raise OptionsError("cannot add to a manager that has ended")
+
+        if isinstance(part, Controller) and part.shards is not None:
+            leader_only = False
+            if all(it.part is not part.shards for it in self._parts):
+                self.add(
+                    part.shards, leader_only=False, name=f"shards {part.shards.name}"
+                )
 
         runnable = self._runnable(part, name, leader_only=leader_only)
         if self._metrics is not None and isinstance(part, _Measured):
@@ -468,6 +477,11 @@ class Manager(Lifecycle, WebLifespan):
         return tuple(self._controllers)
 
     @property
+    def shards(self) -> tuple[Shards, ...]:
+        """Groups of replicas that its controllers belong to, or that were added."""
+        return tuple(it.part for it in self._parts if isinstance(it.part, Shards))
+
+    @property
     def recorders(self) -> tuple[EventRecorder, ...]:
         """All event recorders that were added, and those of controllers."""
         own = [it.recorder for it in tuple(self._controllers)]
@@ -493,13 +507,17 @@ class Manager(Lifecycle, WebLifespan):
     def not_ready(self) -> dict[str, str]:
         """Return reasons for not being ready, by name, for a readiness endpoint.
 
-        The names are those of informers, as in `SharedInformerFactory.not_ready`, and
-        `"manager"`. A replica that waits to lead is ready, once it has reached the
+        The names are those of informers, as in `SharedInformerFactory.not_ready`, of
+        shards, and `"manager"`. A replica that waits to lead is ready, once it has reached the
         Lease: one without permissions must not replace a leader. Thread-safe.
         """
         own = self.why_dead() or self.why_not_elected()
         own = own or ("" if self.running else "not running")
         found = not_ready(self.lasting)
+        for shards in self.shards:
+            if why := shards.why_not_ready():
+                found[f"shards {shards.name}"] = why
+
         return found | ({"manager": own} if own else {})
 
     def why_dead(self) -> str:

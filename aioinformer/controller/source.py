@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from aioinformer._user_code import user_errors
@@ -56,6 +57,9 @@ Owned: TypeAlias = SharedInformer | tuple[SharedInformer, *tuple[Predicate, ...]
 Watched: TypeAlias = tuple[SharedInformer, Mapping, *tuple[Predicate, ...]]
 """Informer and mapping, optionally followed by predicates."""
 
+Uids: TypeAlias = Callable[[KubeObject], dict[ReconcileRequest, str]]
+"""Function that returns the uids of the objects that an object's requests are for."""
+
 # Changes that are not urgent.
 _LOW_PRIORITY_CHANGES = frozenset({"initial", "resync"})
 
@@ -87,17 +91,25 @@ def enqueue_owner(owner: Resource, *, controller: bool = True) -> Mapping:
             "references name kinds"
         )
 
-    def owners(obj: KubeObject) -> list[ReconcileRequest]:
-        namespace = obj.namespace if owner.namespaced else ""
-        return [
-            ReconcileRequest(namespace, str(reference["name"]))
-            for reference in obj.owner_references
-            if reference.get("kind") == owner.kind
-            and _group_of(reference.get("apiVersion")) == owner.group
-            and (reference.get("controller") or not controller)
-        ]
+    return lambda obj: list(_owners(obj, owner, controller=controller))
 
-    return owners
+
+def _owners(
+    obj: KubeObject, owner: Resource, *, controller: bool
+) -> dict[ReconcileRequest, str]:
+    """Return the requests of an object's owners, and the uids of these."""
+    namespace = obj.namespace if owner.namespaced else ""
+    return {
+        ReconcileRequest(namespace, str(reference["name"])): str(reference.get("uid"))
+        for reference in obj.owner_references
+        if reference.get("kind") == owner.kind
+        and _group_of(reference.get("apiVersion")) == owner.group
+        and (reference.get("controller") or not controller)
+    }
+
+
+def _own_uid(obj: KubeObject) -> dict[ReconcileRequest, str]:
+    return dict.fromkeys(enqueue_self(obj), obj.uid)
 
 
 def _group_of(api_version: object) -> str:
@@ -141,6 +153,8 @@ class Source:
         predicates: Filters. A change passes if all of them return True.
         reporter: Reporter of failures in the user's functions.
         kind: Kind of the objects, or the informer's name if that is unknown.
+        uids: Function from an object to the uids of its requests' objects, if it tells
+            them.
     """
 
     informer: SharedInformer
@@ -148,6 +162,7 @@ class Source:
     predicates: tuple[Predicate, ...]
     reporter: ErrorReporter
     kind: str
+    uids: Uids | None = None
 
     @classmethod
     def of(
@@ -156,6 +171,7 @@ class Source:
         mapping: Mapping,
         predicates: Iterable[Predicate],
         reporter: ErrorReporter,
+        uids: Uids | None = None,
     ) -> Source:
         """Check the arguments and return a source.
 
@@ -172,7 +188,7 @@ class Source:
 
         resource = informer.resource
         kind = resource.kind if resource is not None else ""
-        return cls(informer, mapping, filters, reporter, kind or informer.name)
+        return cls(informer, mapping, filters, reporter, kind or informer.name, uids)
 
     def requests(
         self, event: Notification
@@ -241,7 +257,7 @@ def sources_of(
         OptionsError: If an option is invalid.
     """
     filters = _listed("predicates", predicates)
-    sources = [Source.of(for_, enqueue_self, filters, reporter)]
+    sources = [Source.of(for_, enqueue_self, filters, reporter, _own_uid)]
     for owned in _listed("owns", owns):
         informer, *optional = _owned(owned)
         if for_.resource is None:
@@ -251,7 +267,8 @@ def sources_of(
             )
 
         mapping = enqueue_owner(for_.resource)
-        sources.append(Source.of(informer, mapping, optional, reporter))
+        uids = partial(_owners, owner=for_.resource, controller=True)
+        sources.append(Source.of(informer, mapping, optional, reporter, uids))
 
     for watched in _listed("watches", watches):
         _check_watched(watched)

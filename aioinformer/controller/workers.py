@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.client import Elector
     from aioinformer.controller.context import Reconcile
     from aioinformer.controller.metrics import ControllerMetrics
+    from aioinformer.controller.shards.sharding import Sharding
     from aioinformer.controller.source import Source
     from aioinformer.controller.writer import ControllerEvents
     from aioinformer.informer.notifications import Notification
@@ -85,7 +86,13 @@ class _Run:
     writes: PendingWrites | None
     """Writes that the informers have not shown yet; None without a client."""
     began: float
+    number: int | None = None
+    """Range of a sharded controller."""
+    uid: str = ""
+    """Uid of an object that is not in the store of a sharded controller."""
     warned: bool = False
+    moved: bool = False
+    """True once it was cancelled because its range moves."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +117,7 @@ class Workers:
         events: Recorder of `Context.event`.
         metrics: Metrics of the controller.
         storm_breaker: True to slow down keys in a reconcile storm.
+        sharding: Ranges of a sharded controller.
     """
 
     def __init__(
@@ -124,6 +132,7 @@ class Workers:
         timeout: float | None,
         metrics: ControllerMetrics,
         storm_breaker: bool = True,
+        sharding: Sharding | None = None,
     ) -> None:
         self.client: Client | None = None
         """Client that `Context.client` wraps."""
@@ -140,6 +149,7 @@ class Workers:
         self._writers = Writers(name, self._informers, events)
         self._timeout = timeout
         self._metrics = metrics
+        self._sharding = sharding
         self._causes = PendingCauses()
         self._slots = asyncio.Semaphore(concurrency)
         # Invariant: exactly the reconciles whose tasks have not ended.
@@ -167,14 +177,21 @@ class Workers:
             return
 
         requests, cause, priority = found
+        if self._sharding is not None:
+            requests = self._sharding.admitted(requests, source, event)
+
         if self._breaker is not None and self._breaker.inspects:
             self._breaker.observe(requests, source.informer, source.kind, event)
 
         for request in requests:
-            self.add(request, cause, priority)
+            self._add(request, cause, priority)
 
     def add(self, request: ReconcileRequest, cause: Cause, priority: int) -> None:
-        """Queue a request with its cause."""
+        """Queue a request with its cause, if this replica works on it."""
+        if self._sharding is None or self._sharding.admits(request):
+            self._add(request, cause, priority)
+
+    def _add(self, request: ReconcileRequest, cause: Cause, priority: int) -> None:
         self._causes.add(request, cause)
         if self.tracer is not None:
             self.tracer.received(request, cause.change, cause.kind, cause.key)
@@ -233,7 +250,16 @@ class Workers:
             if not isinstance(request, ReconcileRequest):
                 raise OptionsError(_NO_REQUEST.format(request))
 
-            run = self._begin(request, priority, work)
+            number, uid = None, ""
+            if self._sharding is not None:
+                place = self._sharding.begin(request)
+                if place is None:
+                    self._drop(request)
+                    continue
+
+                number, uid = place
+
+            run = self._begin(request, priority, work, number, uid)
             if self._breaker is not None and self._breaker.inspects:
                 self._check_storm(self._breaker, run, work)
 
@@ -243,6 +269,32 @@ class Workers:
                 self._metrics.active(len(self._running))
 
             task.add_done_callback(lambda task: self._ended(task, work))
+
+    def _drop(self, request: ReconcileRequest) -> None:
+        """Forget a request that another replica works on, instead of reconciling it."""
+        self._slots.release()
+        self._forget_moved(request)
+        self._queue.done(request)
+
+    def _forget_moved(self, request: ReconcileRequest) -> None:
+        self._forget(request)
+        self._failures.succeeded(request)
+        self._causes.take(request, asyncio.get_running_loop().time())
+        unshown = self._unshown.pop(request, None)
+        if unshown is not None and unshown.waiting is not None:
+            unshown.waiting.cancel()
+
+    def cancel_range(self, number: int) -> None:
+        """Cancel the reconciles of a range, which moves to another replica."""
+        for task, run in self._running.items():
+            if run.number == number:
+                run.moved = True
+                task.cancel()
+
+    def daemon_ended(self) -> None:
+        """Take note of the end of a daemon."""
+        if self._sharding is not None:
+            self._sharding.daemon_ended()
 
     async def warn_of_long(self) -> None:
         """Warn of long reconciles, until cancelled."""
@@ -325,7 +377,12 @@ class Workers:
     # ------------------------------------------------------------ one reconcile
 
     def _begin(
-        self, request: ReconcileRequest, priority: int, work: asyncio.TaskGroup
+        self,
+        request: ReconcileRequest,
+        priority: int,
+        work: asyncio.TaskGroup,
+        number: int | None,
+        uid: str,
     ) -> _Run:
         now = asyncio.get_running_loop().time()
         unshown = self._unshown.pop(request, None)
@@ -340,7 +397,11 @@ class Workers:
             writes = (
                 PendingWrites(self._informers) if unshown is None else unshown.writes
             )
-            client = ReconcileClient(self.client, writes, self.elector)
+            elector = self.elector
+            if self._sharding is not None and number is not None:
+                elector = self._sharding.fence(number)
+
+            client = ReconcileClient(self.client, writes, elector)
 
         stale = unshown is not None
         threads = Threads(request, self._metrics.thread_overdue, work.create_task)
@@ -356,7 +417,9 @@ class Workers:
             threads=threads,
             writer=writer,
         )
-        return _Run(request, priority, context, threads, writer, writes, now)
+        return _Run(
+            request, priority, context, threads, writer, writes, now, number, uid
+        )
 
     async def _work(self, run: _Run) -> Outcome:
         """Call the reconcile and write its status, in a span."""
@@ -386,6 +449,9 @@ class Workers:
         timeout = asyncio.timeout(self._timeout)
         try:
             async with timeout:
+                if not await self._may_call(run):
+                    return outcome_of_answer(None)
+
                 steps = TimedCoroutine(self._reconcile(run.request, run.context))
                 try:
                     answer: object = await steps
@@ -407,6 +473,13 @@ class Workers:
         finally:
             await run.threads.ended()
 
+    async def _may_call(self, run: _Run) -> bool:
+        """Return False if another replica works on a new object of the same name."""
+        if self._sharding is None or not run.uid or self.client is None:
+            return True
+
+        return await self._sharding.is_gone(run.request, self.client)
+
     def _ended(self, task: asyncio.Task[Outcome], work: asyncio.TaskGroup) -> None:
         """Retry, requeue or forget the request of a reconcile that has ended."""
         run = self._running.pop(task)
@@ -415,22 +488,27 @@ class Workers:
             self._metrics.active(len(self._running))
 
         try:
-            outcome = self._outcome_of(task)
+            outcome = self._outcome_of(task, run)
             if outcome is not None:
                 self._conclude(run, outcome)
+            elif run.moved:
+                self._forget_moved(run.request)
         finally:
+            if self._sharding is not None and run.number is not None:
+                self._sharding.ended(run.number)
+
             pause = self._pause_after(run)
             if run.writes is not None and (run.writes or pause) and not self._draining:
                 self._await_shown(run.request, run.writes, pause, work)
             else:
                 self._queue.done(run.request)
 
-    def _outcome_of(self, task: asyncio.Task[Outcome]) -> Outcome | None:
+    def _outcome_of(self, task: asyncio.Task[Outcome], run: _Run) -> Outcome | None:
         """Return the outcome, or None after a bug or a cancellation by `drain()`."""
         if not task.cancelled():
             return None if task.exception() is not None else task.result()
 
-        if self._aborting:
+        if self._aborting or run.moved:
             return None
 
         return outcome_of_failure(asyncio.CancelledError("reconcile cancelled itself"))
@@ -438,6 +516,9 @@ class Workers:
     def _conclude(self, run: _Run, outcome: Outcome) -> None:
         request, queue = run.request, self._queue
         now = asyncio.get_running_loop().time()
+        if self._sharding is not None and (outcome.retry or outcome.after is not None):
+            self._sharding.again(request, run.uid)
+
         if outcome.retry:
             self._causes.add(request, Cause("retry", "", request.key))
             self._retry(request, run.priority)
@@ -511,8 +592,12 @@ class Workers:
         """
         client = writes = None
         if self.client is not None:
+            elector = self.elector
+            if self._sharding is not None:
+                elector = self._sharding.fence_of(request)
+
             writes = PendingWrites(self._informers, limit=MAX_DAEMON_WRITES)
-            client = ReconcileClient(self.client, writes, self.elector)
+            client = ReconcileClient(self.client, writes, elector)
 
         threads = Threads(request, self._metrics.thread_overdue, work.create_task)
         # Of its own: the reconciles of the request apply other children.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from aioinformer._user_code import guarded_logger
-from aioinformer.cache.index import NAMESPACE_INDEX
 from aioinformer.errors import DecodeError, OptionsError
 from aioinformer.model.deep_json import check_json
 from aioinformer.model.selectors import LabelSelector
@@ -203,16 +202,7 @@ class Lister:
         if namespace is None or name not in contents.indexes:
             return self._indexer.by_index(name, value)
 
-        with contents.reading():
-            found = contents.indexes[name].buckets.get(value, _NOTHING)
-            here = contents.indexes[NAMESPACE_INDEX].buckets.get(namespace, _NOTHING)
-            if len(found) <= len(here):
-                return [it for it in list(found.values()) if it.namespace == namespace]
-
-            # One C call, so that no change by another thread is made between two
-            # objects.
-            both = list(map(found.get, here))
-            return [obj for obj in both if obj is not None]
+        return contents.by_index(name, value, namespace)
 
     def json(
         self,

@@ -23,7 +23,7 @@ from aioinformer.watch.interface import Reselectable, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
-    from contextlib import AbstractContextManager
+    from contextlib import AbstractAsyncContextManager
 
     from aioinformer.cache.queue import Queue
     from aioinformer.cache.store import Indexer
@@ -109,8 +109,11 @@ class Source(Protocol):
     async def close(self) -> None:
         """Free what handlers may read until they have ended. Idempotent."""
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Read the store in a block as of the last change that waiting tasks were told."""
+    def reading(self) -> AbstractAsyncContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told.
+
+        The block must not wait.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +189,11 @@ class NamespaceSource:
         in_step = self.reflector.in_step
         return None if in_step is None else now - in_step
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Read the store in a block as of the last change that waiting tasks were told."""
+    def reading(self) -> AbstractAsyncContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told.
+
+        The block must not wait.
+        """
         return nullcontext()
 
     def status(self, phase: str, now: float | None) -> InformerStatus:
@@ -381,8 +387,11 @@ class NamespaceSources:
         (source,) = self.of(namespace)
         return source.version
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Read the store in a block as of the last change that waiting tasks were told."""
+    def reading(self) -> AbstractAsyncContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told.
+
+        The block must not wait.
+        """
         return self.all[0].reading()
 
     def status(self) -> InformerStatus:

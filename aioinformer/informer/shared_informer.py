@@ -98,6 +98,9 @@ class SharedInformer:
             of a predicate is raised to its waiter. A `CancelledError` that such code
             raises itself counts as an exception. So does any other `BaseException` that
             does not end the program.
+        G13: After `set_selection`, objects that enter give `Added`, objects that leave
+            `Deleted(reason="moved")`, and objects that stay neither, without a gap. No
+            object of another shard is stored, whatever the server sends.
 
     Several namespaces:
         Each namespace has a list and a watch, with errors and versions of its own. All

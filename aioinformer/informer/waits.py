@@ -8,7 +8,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer._user_code import guarded_logger
-from aioinformer.errors import CacheError, HistoryReset, OptionsError
+from aioinformer.errors import HistoryReset, OptionsError
 from aioinformer.informer.expected_state import NOTHING, after_write
 from aioinformer.model.callables import check_plain
 from aioinformer.model.object_meta import version_number
@@ -137,20 +137,26 @@ class InformerWaits:
         self._check_written(written)
         key = written.key
         selected = self._sources.selects(written)
-        cached = self._indexer.get_by_key(key) is not None
         if not deleted:
             _decimal(written.resource_version)
-            expected = after_write(written, NOTHING, selected=selected, cached=cached)
         elif not written.uid:
             raise OptionsError(f"cannot wait for the deletion of {key}: it has no uid")
-        elif selected or cached:
-            expected = NOTHING.after_deletion(written.uid, marked=True)
-        else:
-            expected = NOTHING
 
+        expected = NOTHING
         seconds = timeout_of(timeout)
         try:
             async with asyncio.timeout(seconds):
+                # Handlers may not have been told yet what a store on disk has.
+                async with self._sources.reading():
+                    cached = self._indexer.get_by_key(key) is not None
+
+                if not deleted:
+                    expected = after_write(
+                        written, NOTHING, selected=selected, cached=cached
+                    )
+                elif selected or cached:
+                    expected = NOTHING.after_deletion(written.uid, marked=True)
+
                 if expected is not NOTHING:
                     await self._check_listed(self._sources.of(_namespace_of(key)))
 
@@ -246,7 +252,7 @@ class InformerWaits:
         self, version: int, scope: str | None, sources: Sequence[Source]
     ) -> None:
         resets = _resets_of(sources)
-        while _decimal(self._told_version(scope) or "0") < version:
+        while _decimal(await self._told_version(scope) or "0") < version:
             if _resets_of(sources) > resets:
                 raise HistoryReset(
                     f"version {version} may never be reached: the server's history was reset"
@@ -257,32 +263,34 @@ class InformerWaits:
 
             self._run_state.check_not_stopping()
 
-    def _told_version(self, scope: str | None) -> str:
+    async def _told_version(self, scope: str | None) -> str:
         """Return the version up to which handlers are told and indexes are complete.
 
         A store on disk may be ahead of both.
         """
-        try:
-            with self._sources.reading():
-                return self._sources.version(scope)
-        except CacheError:  # the informer is about to continue in memory
-            return ""
+        async with self._sources.reading():
+            return self._sources.version(scope)
 
     async def _wait_store(self, predicate: Callable[[Any], object]) -> None:
         with self._waiters.for_steps() as wakeup:
-            while not _holds(predicate, self._indexer):
-                await wakeup.wait()
+            while True:
                 wakeup.clear()
+                async with self._sources.reading():
+                    if _holds(predicate, self._indexer):
+                        return
+
+                await wakeup.wait()
                 self._run_state.check_not_stopping()
 
     async def _wait_object(
         self, predicate: Callable[[Any], object], key: str
     ) -> KubeObject | None:
-        with self._sources.reading():
-            state = self._indexer.get_by_key(key)
+        with contextlib.ExitStack() as waiting:
+            async with self._sources.reading():
+                state = self._indexer.get_by_key(key)
+                # It gets each change after this state.
+                waiter = waiting.enter_context(self._waiters.for_key(key))
 
-        # No await since then, so the waiter gets each change after this state.
-        with self._waiters.for_key(key) as waiter:
             while not _holds(predicate, state):
                 while not waiter.states:
                     self._run_state.check_not_stopping()

@@ -26,7 +26,7 @@ _UID, _NAMESPACE = "object.metadata.uid", "object.metadata.namespace"
 _DIGITS = 16
 
 # For each change, every watch needs the same hash.
-_hash_of = lru_cache(maxsize=1 << 16)(hash_of)
+_hash_of = lru_cache(maxsize=1 << 17)(hash_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +142,18 @@ def _requirement_of(arguments: tuple[Expression, ...]) -> tuple[str, HashRange]:
 
 
 def _field_path_of(expression: Expression) -> str:
-    match expression.kind:
-        case ExpressionKind.IDENT:
-            return expression.name
-        case ExpressionKind.SELECT:
-            return f"{_field_path_of(expression.parts[0])}.{expression.name}"
-        case kind:
-            raise _SelectorError(
-                "shardRange() first argument: expected field path (e.g. "
-                f"object.metadata.uid), got expression kind {kind:d}"
-            )
+    names = []
+    while expression.kind == ExpressionKind.SELECT:
+        names.append(expression.name)
+        (expression,) = expression.parts
+
+    if expression.kind == ExpressionKind.IDENT:
+        return ".".join([expression.name, *reversed(names)])
+
+    raise _SelectorError(
+        "shardRange() first argument: expected field path (e.g. object.metadata.uid), "
+        f"got expression kind {expression.kind:d}"
+    )
 
 
 def _hash_text_of(expression: Expression, name: str) -> str:

@@ -137,22 +137,34 @@ def test_indexes_have_the_values_of_stored_objects(
     assert index_of(indexer, "namespace") == {"shop": {"shop/a", "shop/b"}}
 
 
-def test_buckets_map_keys_to_objects(contents: Contents[KubeObject]) -> None:
+def test_index_has_values_keys_and_objects(contents: Contents[KubeObject]) -> None:
     index = contents.indexes["owner"]
-    bucket = index.buckets["y"]
 
     assert index.function == INDEXES["owner"]
-    assert set(index.buckets) == {"x", "y", ""}
-    assert index.buckets.get("none") is None
-    assert sorted(bucket) == ["shop/a", "shop/b"]
-    assert keys(bucket.values()) == ["shop/a", "shop/b"]
-    assert bucket["shop/b"] == B
-    assert bucket.get("c") is None
-    assert "c" not in bucket
-    assert len(bucket) == 2
+    assert set(index.values()) == {"x", "y", ""}
+    assert sorted(index.keys_of("y")) == ["shop/a", "shop/b"]
+    assert keys(index.objects_of("y")) == ["shop/a", "shop/b"]
     assert keys(index.objects_of("x")) == ["shop/a"]
-    assert index.objects_of("none") == []
+    assert index.keys_of("none") == index.objects_of("none") == []
     assert list(unpack_values(index.values_of(A.key, A))) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("value", "namespace", "found"),
+    [
+        ("x", "shop", ["shop/a"]),
+        ("y", "shop", ["shop/a", "shop/b"]),
+        ("y", "", []),
+        ("y", "sho", []),
+        ("", "", ["c"]),
+        ("", "shop", []),
+        ("none", "shop", []),
+    ],
+)
+def test_objects_of_a_namespace_are_read_by_index(
+    contents: Contents[KubeObject], value: str, namespace: str, found: list[str]
+) -> None:
+    assert keys(contents.by_index("owner", value, namespace)) == found
 
 
 def test_find_returns_objects_that_share_a_value(

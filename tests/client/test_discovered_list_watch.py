@@ -21,7 +21,7 @@ from aioinformer.model import Resource
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from aioinformer.testing import APIServer
-from aioinformer.watch import ListOptions, ServedCheck, WatchOptions
+from aioinformer.watch import ListOptions, Selectors, ServedCheck, WatchOptions
 from aioinformer.watch.interface import Selection
 
 if TYPE_CHECKING:
@@ -305,3 +305,20 @@ async def test_sync_timeout_reports_namespace_of_cluster_scoped_kind(
             await factory.wait_for_cache_sync(timeout=30)
 
         await everywhere.wait_synced(timeout=30)
+
+
+async def test_source_with_other_selectors_lists_the_found_resource(
+    server: APIServer, client: Client
+) -> None:
+    await define_widgets(client)
+    for name in ("a", "b"):
+        server.create(FOUND, widget(name), namespace="shop")
+
+    source = DiscoveredListWatch(client, WIDGET, namespace="shop")
+    before = source.with_selectors(Selectors(label_selector="name=a"))
+    assert await listed(source) == ["shop/a", "shop/b"]
+    after = source.with_selectors(Selectors(label_selector="name=b"))
+
+    assert await listed(before) == ["shop/a"]
+    assert await listed(after) == ["shop/b"]
+    assert after.selectors == Selectors(label_selector="name=b")

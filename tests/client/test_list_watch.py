@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from budget_helpers import Clock
@@ -18,8 +19,9 @@ from aioinformer.errors import (
     SelectorSyntaxError,
     TransportError,
 )
+from aioinformer.model import ShardSelector, ranges_of
 from aioinformer.model.resources import NODES, PODS
-from aioinformer.watch import ListOptions, WatchOptions
+from aioinformer.watch import ListOptions, Selectors, WatchOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -135,6 +137,35 @@ async def test_list_watch_selects_by_namespace_labels_and_fields(
     )
     assert server.seen[0].headers["Accept-Encoding"] == "gzip"
     assert "'app=web,tier'" in repr(source)
+
+
+async def test_selector_by_shard_is_sent_with_lists_and_watches(
+    server: CannedServer, client: Client
+) -> None:
+    shards = ShardSelector(ranges_of(2)[1:])
+    source = ListWatch(client, PODS, shards=shards)
+    Stream(server).end()
+
+    async with source.list(ListOptions()):
+        pass
+
+    async with source.watch(WatchOptions()):
+        pass
+
+    queries = [dict(parse_qsl(urlsplit(it.target).query)) for it in server.seen]
+    assert [it["shardSelector"] for it in queries] == [str(shards)] * 2
+
+
+async def test_list_watch_with_other_selectors_has_the_same_resource() -> None:
+    client = Client.from_url("http://example.com")
+    source = ListWatch(client, PODS, namespace="shop", label_selector="app=web")
+    other = source.with_selectors(Selectors(field_selector="metadata.name=a"))
+
+    assert source.selectors == Selectors(label_selector="app=web")
+    assert other.selectors == Selectors(field_selector="metadata.name=a")
+    assert repr(other) == ("<ListWatch /api/v1/namespaces/shop/pods 'metadata.name=a'>")
+    with pytest.raises(SelectorSyntaxError):
+        source.with_selectors(Selectors(label_selector="a in"))
 
 
 def test_list_watch_rejects_invalid_selectors() -> None:

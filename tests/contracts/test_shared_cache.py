@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from informers import plain, settled
@@ -21,6 +21,7 @@ from aioinformer.errors import InformerStopped, NotSynced
 from aioinformer.informer.notifications import object_of
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
+from aioinformer_apiserver.faults import Gone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -329,6 +330,91 @@ async def test_G5_handlers_added_during_a_takeover_get_each_object_once(
                 for witness in worker.witnesses:
                     assert len(witness.held) == 300
                     assert all(len(it) <= 2 for it in witness.states.values())
+
+
+# ---------------------------------------------------------------- every kind of handler
+
+
+class Mirror:
+    """Handler that keeps the objects as it is told, with any options of handlers.
+
+    Args:
+        informer: Informer to which it is added.
+        rng: Source of chance.
+        **options: Options of the handler.
+    """
+
+    def __init__(
+        self, informer: SharedInformer, rng: random.Random, **options: Any
+    ) -> None:
+        self._informer = informer
+        self._rng = rng
+        self._selects = options.get("filter", lambda _: True)
+        self._told: set[str] = set()
+        self.held: dict[str, KubeObject] = {}
+        informer.add_event_handler(on_event=self, **options)
+
+    async def __call__(self, event: Event) -> None:
+        match event:
+            case Added(obj):
+                assert obj.key not in self.held
+                self._told.add(obj.uid)
+                self.held[obj.key] = obj
+            case Updated(old, new):
+                assert self.held[new.key] == old
+                self.held[new.key] = new
+            case Deleted(obj, True) if obj.uid not in self._told:
+                pass  # went before the informer was synced, and was in the store
+            case Deleted(obj):
+                assert self.held.pop(obj.key).uid == obj.uid
+
+        await asyncio.sleep(self._rng.random() / 50)
+
+    def check_end(self) -> None:
+        objects = self._informer.indexer.list()
+        assert self.held == {obj.key: obj for obj in objects if self._selects(obj)}
+
+
+def is_odd(obj: KubeObject) -> bool:
+    """Filter that objects pass, or leave, with nearly each change."""
+    return version_of(obj) % 2 == 1
+
+
+KINDS: list[dict[str, Any]] = [
+    {"coalesce": True},
+    {"filter": is_odd},
+    {"filter": is_odd, "coalesce": True},
+    {"resync_period": 8, "coalesce": True},
+    {"resync_period": 8, "filter": is_odd},
+]
+
+
+async def test_handlers_with_any_options_end_with_the_store(tmp_path: Path) -> None:
+    """Across takeovers, relists and late handlers."""
+    rng = random.Random(25)
+    mirrors: dict[Worker, list[Mirror]] = {}
+    async with APIServer() as server:
+        ledger = Ledger(server, rng)
+        async with crew_of(server, tmp_path, rng) as crew:
+            for _ in range(6):
+                for worker in crew.workers:
+                    kept = mirrors.setdefault(worker, [])
+                    for options in KINDS if not kept else [rng.choice(KINDS)]:
+                        kept.append(Mirror(worker.informer, rng, **options))
+
+                if rng.random() < 0.5:
+                    server.faults.add(Gone())
+
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(ledger.keep_writing(30, seconds=0.05))
+                    await asyncio.sleep(rng.random())
+                    await crew.act()
+
+            await crew.settle()
+            crew.check(ledger, every=False)
+            for worker in crew.workers:
+                for mirror in mirrors.get(worker, []):
+                    mirror.check_end()
 
 
 # ---------------------------------------------------------------- G8, G9

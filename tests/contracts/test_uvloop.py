@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import ssl
@@ -101,6 +102,29 @@ def test_handlers_get_each_change_in_order() -> None:
                 await server.until(lambda: seen[-1] == "-web")
 
         assert seen[500:] == ["+web", *(f"~{it}" for it in range(200)), "-web"]
+
+    run(scenario())
+
+
+def test_reader_of_a_cache_follows_and_takes_over(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with APIServer() as server, contextlib.AsyncExitStack() as stack:
+            server.create(PODS, plain("old"))
+            writer, reader = (
+                SharedInformerFactory(server.client(), cache_dir=tmp_path)
+                for _ in range(2)
+            )
+            pods = reader.informer(PODS)
+            writer.informer(PODS)
+            async with writer:
+                await writer.wait_for_cache_sync(timeout=10)
+                await stack.enter_async_context(reader)
+                await reader.wait_for_cache_sync(timeout=10)
+                server.create(PODS, plain("new"))
+                await server.until(lambda: stored(pods) == served(server), timeout=10)
+
+            server.delete(PODS, "old")
+            await server.until(lambda: stored(pods) == served(server), timeout=10)
 
     run(scenario())
 

@@ -13,6 +13,7 @@ from informer_helpers import settle
 from aioinformer import HistoryReset, SharedInformer
 from aioinformer.client.verbs import Request
 from aioinformer.controller.pending_writes import ObjectPath, PendingWrites
+from aioinformer.model import ShardSelector
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import CONFIG_MAPS, NODES, PODS
 from aioinformer.testing import APIServer, FakeListerWatcher
@@ -105,11 +106,13 @@ async def test_write_outside_of_selection_is_ignored() -> None:
     async with APIServer() as server:
         server.create(PODS, named("ours", labels={"app": "a"}))
         client = server.client()
-        for options in (
+        cases: list[dict[str, Any]] = [
             {"namespace": "shop"},
             {"label_selector": "app=a"},
             {"field_selector": "spec.nodeName=x"},
-        ):
+            {"shards": ShardSelector(())},
+        ]
+        for options in cases:
             writes = writes_of(server.list_watch(PODS, **options))
             writes.add(request("PUT"), answer())
             assert len(writes) == 0, options

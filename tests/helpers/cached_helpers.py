@@ -236,8 +236,8 @@ class Followed:
     @property
     def indexed(self) -> dict[str, str]:
         """Versions of the objects by key, by the index of this process."""
-        buckets = self.followed.indexes["version"].buckets
-        return {key: value for value in buckets for key in buckets[value]}
+        index = self.followed.indexes["version"]
+        return {key: value for value in index.values() for key in index.keys_of(value)}
 
 
 def kinds(events: list[Notification]) -> list[str]:

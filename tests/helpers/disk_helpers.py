@@ -138,12 +138,9 @@ def build_indexes(contents: DiskContents, functions: Mapping[str, Any]) -> None:
 def buckets(contents: DiskContents, name: str) -> dict[str, set[str]]:
     """Return the keys by value of an index, read in several ways."""
     index = contents.indexes[name]
-    found = {value: set(bucket) for value, bucket in index.buckets.items()}
+    found = {value: set(index.keys_of(value)) for value in index.values()}
     for value, keys in found.items():
-        bucket = index.buckets[value]
-        assert {obj.key for obj in bucket.values()} == keys
-        assert dict(bucket.items()).keys() == keys
-        assert len(bucket) >= len(keys)
+        assert {obj.key for obj in index.objects_of(value)} == keys
 
     return found
 

@@ -20,7 +20,7 @@ from aioinformer.watch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 
     from aioinformer.cache.deltas import Delta
 
@@ -372,7 +372,9 @@ class FakeStore:
         self.discards += 1
         self.staged = None
 
-    async def commit(self, resource_version: str, *, after_reset: bool = False) -> None:
+    async def commit(
+        self, resource_version: str, *, after_reset: bool = False, selects: Any = None
+    ) -> None:
         self.objects = {obj.key: obj for obj in self.staged or ()}
         self.staged = None
         self.commits.append(resource_version)
@@ -392,6 +394,18 @@ class FakeStore:
                 self.objects.pop(delta.object.key, None)
             else:
                 self.objects[delta.object.key] = delta.object
+
+    async def narrow(self, selects: Callable[[KubeObject], bool]) -> None:
+        self.objects = {key: it for key, it in self.objects.items() if selects(it)}
+
+    async def widen(
+        self, objects: list[KubeObject], resource_version: str, repeated: int
+    ) -> None:
+        self.objects |= {it.key: it for it in objects}
+        self.version = resource_version
+
+    async def applied(self) -> None:
+        pass
 
     @property
     def names(self) -> list[str]:

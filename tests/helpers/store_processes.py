@@ -34,6 +34,11 @@ def start():
     global env
     env = Environment.open(path)
 
+def look():
+    global env
+    env = Environment.open(path, create=False)
+    return env.header.version
+
 def open_in(name):
     global env
     (path / name).mkdir()

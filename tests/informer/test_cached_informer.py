@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -23,7 +24,7 @@ from cached_informers import (
 )
 from informer_helpers import text_of
 
-from aioinformer import Resource, SharedInformerFactory, Updated
+from aioinformer import KubeObject, Resource, SharedInformerFactory, Updated
 from aioinformer.cache.disk.environment import Environment
 from aioinformer.errors import (
     CacheError,
@@ -254,9 +255,6 @@ async def test_second_factory_reads_what_the_first_writes(
 async def test_index_of_a_reader_has_what_a_wait_for_version_saw(
     server: APIServer, tmp_path: Path
 ) -> None:
-    def last_of(obj: Any) -> list[str]:
-        return [obj.name[-1]]
-
     async with (
         cached(server, tmp_path, indexers={"last": name_of}),
         cached(server, tmp_path, indexers={"last": last_of}) as (two, _),
@@ -270,6 +268,57 @@ async def test_index_of_a_reader_has_what_a_wait_for_version_saw(
             await two.wait_for_version(version, timeout=5)
             found = two.lister.by_index("last", str(number))
             assert [obj.name for obj in found] == [f"new-{number}"]
+
+
+async def test_index_of_a_reader_has_what_a_predicate_of_the_store_saw(
+    server: APIServer, tmp_path: Path
+) -> None:
+    indexers = {"last": last_of}
+    async with (
+        cached(server, tmp_path),
+        cached(server, tmp_path, indexers=indexers) as (two, _),
+    ):
+        for number in range(10):
+            key = f"default/new-{number}"
+            put(server, f"new-{number}")
+            while not two.store.get_by_key(key):  # no turn of the follower
+                await asyncio.sleep(0)
+
+            await two.wait_until(partial(_has, key))
+            assert str(number) in two.indexer.list_index_func_values("last")
+
+
+async def test_has_seen_waits_until_a_reader_knows_what_left_the_selection(
+    server: APIServer, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"label_selector": "app=web"}
+    label_all(server, "web")
+    async with (
+        cached(server, tmp_path, **options),
+        cached(server, tmp_path, **options, indexers={"last": last_of}) as (two, _),
+    ):
+        for name in ("a", "b", "c"):
+            body = {"metadata": {"labels": {"app": "db"}}}
+            written = server.patch(CONFIG_MAPS, name, body, namespace="default")
+            while two.store.get_by_key(f"default/{name}"):  # no turn of the follower
+                await asyncio.sleep(0)
+
+            await two.has_seen(KubeObject.of(written), timeout=5)
+            assert name not in two.indexer.list_index_func_values("last")
+
+
+def label_all(server: APIServer, app: str) -> None:
+    for it in server.objects(CONFIG_MAPS):
+        name, body = it["metadata"]["name"], {"metadata": {"labels": {"app": app}}}
+        server.patch(CONFIG_MAPS, name, body, namespace="default")
+
+
+def _has(key: str, store: Any) -> bool:
+    return store.get_by_key(key) is not None
+
+
+def last_of(obj: Any) -> list[str]:
+    return [obj.name[-1]]
 
 
 async def test_reader_takes_over_without_a_list(

@@ -12,7 +12,13 @@ from factory_helpers import FakeClient
 from aioinformer.errors import OptionsError
 from aioinformer.informer import ReflectorOptions, SharedInformerFactory
 from aioinformer.informer.informer_spec import InformerSpec, calling_place
-from aioinformer.model import drop, strip_managed_fields, transform_dict
+from aioinformer.model import (
+    ShardSelector,
+    drop,
+    ranges_of,
+    strip_managed_fields,
+    transform_dict,
+)
 from aioinformer.model.resources import PODS
 
 if TYPE_CHECKING:
@@ -54,6 +60,7 @@ def same(content: dict[str, Any]) -> dict[str, Any]:
         {"label_selector": "app=web"},
         {"field_selector": "spec.nodeName=n"},
         {"metadata_only": True},
+        {"shards": ShardSelector(ranges_of(2)[:1])},
         {"name": "mine"},
     ],
     ids=str,

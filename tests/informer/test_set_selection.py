@@ -477,7 +477,7 @@ def test_invalid_selector_is_refused() -> None:
 
 async def test_informer_of_several_namespaces_refuses() -> None:
     sources = {it: FakeListerWatcher() for it in ("shop", "bank")}
-    informer = SharedInformer(sources, name="pods")  # type: ignore[arg-type]
+    informer = SharedInformer(sources, name="pods")
 
     with pytest.raises(OptionsError, match="request one informer for each"):
         informer.set_selection(label_selector="app=web")

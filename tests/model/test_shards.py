@@ -4,6 +4,8 @@ import itertools
 import uuid
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.objects import KubeObject
@@ -73,6 +75,36 @@ def test_selector_by_namespace_hashes_the_namespace() -> None:
 
 def test_selector_without_ranges_selects_nothing() -> None:
     assert not ShardSelector(()).selects(an_object())
+
+
+def test_selector_without_ranges_asks_the_server_for_almost_nothing() -> None:
+    one = "shardRange(object.metadata.uid, '0x0000000000000000', '0x0000000000000001')"
+
+    assert str(ShardSelector(())) == one
+
+
+def test_selector_is_whole_if_it_has_all_hashes() -> None:
+    assert ShardSelector(ranges_of(4)).whole
+    assert not ShardSelector(ranges_of(4)[:3]).whole
+    assert not ShardSelector(()).whole
+
+
+def test_selector_has_ranges_that_it_selects_as_a_whole() -> None:
+    first, second, third, fourth = ranges_of(4)
+    selector = ShardSelector((first, second, fourth))
+
+    assert selector.has_range(HashRange(first.start, second.end))
+    assert selector.has_range(HashRange(first.start + 1, first.end - 1))
+    assert not selector.has_range(HashRange(second.start, third.start + 1))
+    assert not selector.has_range(third)
+
+
+@given(st.sets(st.integers(0, 15)), st.sets(st.integers(0, 15)))
+def test_selector_without_another_has_the_rest(one: set[int], other: set[int]) -> None:
+    def of(numbers: set[int]) -> ShardSelector:
+        return ShardSelector(tuple(ranges_of(16)[it] for it in numbers))
+
+    assert of(one).without(of(other)) == of(one - other)
 
 
 @pytest.mark.parametrize(

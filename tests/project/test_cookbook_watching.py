@@ -93,6 +93,11 @@ async def test_select_objects_by_labels_and_fields() -> None:
         await asyncio.sleep(10)
 
 
+async def test_change_the_selection_of_a_running_informer() -> None:
+    async with running("Change the selection of a running informer") as program:
+        await program.main
+
+
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
 async def test_run_blocking_code_in_a_handler() -> None:

@@ -28,6 +28,7 @@ from aioinformer.informer.listwatch.machine import (
     Clear,
     Commit,
     Discard,
+    Extend,
     Input,
     ListFailed,
     Listing,
@@ -539,6 +540,8 @@ class AnySequence(RuleBasedStateMachine):
                     assert not self.server.served
                     self.store, self.unread = {}, set()
                     self.taken, self.lost = 0, False
+                case Extend():
+                    raise AssertionError("the selection does not change here")
                 case Report(error=error):
                     said = getattr(outcome, "error", None)
                     assert error is said or (said is None and self.lost)

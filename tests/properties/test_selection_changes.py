@@ -5,69 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from informer_helpers import running
+from selection_checker import SelectionChecker, same_state
 from sharding_source import ShardingServer
 
-from aioinformer import Added, Deleted, SharedInformer, Updated
+from aioinformer import SharedInformer
 from aioinformer.errors import ServerError, TransportError
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.shards import ShardSelector, ranges_of
 from aioinformer.testing import FakeListerWatcher
 from aioinformer.watch import Selectors
 
-if TYPE_CHECKING:
-    from aioinformer.informer.notifications import Notification
-
 RANGES = ranges_of(8)
 STEPS = 120
-
-
-class Checker:
-    """Events of one handler: for each key Added, any Updated, Deleted, and again."""
-
-    def __init__(self) -> None:
-        self.present: dict[str, KubeObject] = {}
-        self.newest: dict[str, int] = {}
-        self.moved: set[str] = set()
-        self.mistakes: list[str] = []
-
-    def __call__(self, event: Notification) -> None:
-        match event:
-            case Added(obj=obj):
-                self._check(obj.key not in self.present, f"added twice: {event}")
-                again = obj.uid in self.moved
-                self._state(event, obj, again=again)
-                self.moved.discard(obj.uid)
-                self.present[obj.key] = obj
-            case Updated(old=old, new=new):
-                before = self.present.get(new.key)
-                self._check(before is not None and _same(before, old), f"{event}")
-                self._state(event, new)
-                self.present[new.key] = new
-            case Deleted(obj=obj):
-                before = self.present.pop(obj.key, None)
-                self._check(
-                    before is not None and before.uid == obj.uid, f"unknown: {event}"
-                )
-                if event.reason:
-                    self._check(not event.final_state_unknown, f"{event}")
-                    self.moved.add(obj.uid)
-
-    def _state(self, event: object, obj: KubeObject, *, again: bool = False) -> None:
-        version, newest = int(obj.resource_version), self.newest.get(obj.uid, 0)
-        self._check(version + again > newest, f"again or too late: {event}")
-        self.newest[obj.uid] = version
-
-    def _check(self, holds: bool, text: str) -> None:
-        if not holds:
-            self.mistakes.append(text)
-
-
-def _same(one: KubeObject, other: KubeObject) -> bool:
-    return (one.uid, one.resource_version) == (other.uid, other.resource_version)
 
 
 class World:
@@ -83,7 +36,7 @@ class World:
             list_seconds=lambda: self.rng.choice([0, 0, 0.5, 5]),
         )
         self.living: dict[str, dict[str, Any]] = {}
-        self.checker, self.slow = Checker(), Checker()
+        self.checker, self.slow = SelectionChecker(), SelectionChecker()
         self.wanted = Selectors(shards=ShardSelector(RANGES[:3]))
 
     def create(self, name: str) -> None:
@@ -141,7 +94,7 @@ class World:
             case 4:
                 error = ServerError("the test", status=503, reason="ServiceUnavailable")
                 self.fake.refuse(error, times=self.rng.randrange(1, 4))
-            case 5:
+            case _:
                 self.fake.refuse(TransportError("the test"))
 
     async def run(self, informer: SharedInformer) -> None:
@@ -188,7 +141,7 @@ async def converge(seed: int) -> World:
             for key, obj in checker.present.items():
                 stored_one = informer.store.get_by_key(key)
                 assert stored_one is not None
-                assert _same(stored_one, obj)
+                assert same_state(stored_one, obj)
 
     return world
 

@@ -59,6 +59,25 @@ def test_list_splitter_reads_objects_and_version() -> None:
     assert splitter.skipped == 0
 
 
+@pytest.mark.parametrize("size", [0, 1, 64])
+@pytest.mark.parametrize(
+    ("info", "selector"),
+    [
+        ({}, ""),
+        ({"shardInfo": None}, ""),
+        ({"shardInfo": {}}, ""),
+        ({"shardInfo": {"selector": "shardRange(a)"}}, "shardRange(a)"),
+    ],
+    ids=str,
+)
+def test_list_splitter_reads_the_shard_selector(
+    info: dict[str, Any], selector: str, size: int
+) -> None:
+    body = written(pod_list(metadata={"resourceVersion": "7", **info}))
+
+    assert split(body, size)[1].shard_selector == selector
+
+
 def test_raw_of_listed_object_starts_with_type() -> None:
     splitter = ListSplitter(ObjectDecoder(PODS))
 

@@ -140,18 +140,32 @@ class Columns:
 
         return max(stored, *self._changed) if self._changed else stored
 
-    def stored(self, txn: lmdb.Transaction[bytes]) -> dict[bytes, bytes]:
-        """Return the stored labels of all objects by key, both as JSON, to check them."""
-        found: dict[bytes, bytes] = {}
-        with txn.cursor(self._database) as cursor:
-            for text in cursor.iternext(keys=False):
-                try:
-                    for labels, keys in _sets(text):
-                        found.update(dict.fromkeys(keys.split(_TAB), labels))
-                except _DAMAGES as exc:
-                    raise self._damaged(exc) from exc
+    # ------------------------------------------------------------ checks
 
-        return found
+    def next(self, txn: lmdb.Transaction[bytes], after: int) -> int | None:
+        """Return the number of the next stored chunk; None after the last one."""
+        with txn.cursor(self._database) as cursor:
+            if not cursor.set_range(_NUMBER.pack(after + 1)):
+                return None
+
+            return int(_NUMBER.unpack(cursor.key())[0])
+
+    def stored(self, txn: lmdb.Transaction[bytes], number: int) -> dict[str, bytes]:
+        """Return the labels in a stored chunk, as JSON, by key.
+
+        Raises:
+            CacheError: If the chunk is damaged.
+        """
+        try:
+            return {
+                _read_key(key): labels
+                for labels, keys in _sets(
+                    txn.get(_NUMBER.pack(number), b"", self._database)
+                )
+                for key in keys.split(_TAB)
+            }
+        except _DAMAGES as exc:
+            raise self._damaged(exc) from exc
 
     # ------------------------------------------------------------ search
 

@@ -23,11 +23,13 @@ from aioinformer.cache.disk.prints import print_of
 from aioinformer.cache.disk.private import (
     PrivateBuilding,
     PrivateIndexes,
+    Walk,
     private_index,
     put,
     values_of,
 )
 from aioinformer.cache.disk.records import LONGEST_NAME, key_of, name_of
+from aioinformer.cache.disk.staged import BATCH, StagedObjects
 from aioinformer.cache.index import index_by_label
 from aioinformer.errors import InternalError
 
@@ -41,32 +43,18 @@ if TYPE_CHECKING:
     from aioinformer.cache.disk.indexes import Entries
     from aioinformer.cache.disk.records import Records
     from aioinformer.cache.index import Index, IndexFunction, Packed
-    from aioinformer.cache.interface import Building, Contents, IndexReads
+    from aioinformer.cache.interface import Building, Contents
     from aioinformer.errors import CacheError, HandlerError
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.selectors import LabelSelector
 
 __all__ = ["DiskContents"]
 
-BATCH: Final = 64
-"""Objects of a list that are written in one transaction: it takes about a millisecond,
-and other tasks run between two of them."""
-
-BATCH_BYTES: Final = 2**20
-"""Size of stored bodies from which a transaction has fewer objects."""
-
 _SMALL_NAMESPACE: Final = 2000
 """Objects of a namespace whose records are searched. In a larger one, all label columns
 are."""
 
 _new_number: Final = partial(SystemRandom().randrange, 1, 2**31)
-
-
-class _Staged(NamedTuple):
-    """Object of a list that is not written yet, and its index values."""
-
-    obj: KubeObject
-    values: dict[int, Packed]
 
 
 class _Shared(NamedTuple):
@@ -130,12 +118,8 @@ class DiskContents:
         self._scans: dict[str, tuple[int, Index[str]]] = {}
         self.growing: list[StoredBuilding] = []
         """Indexes that a writer builds."""
-        # Staged objects by key; None for current contents.
-        self._staged: dict[str, _Staged] | None = None
-        self._staged_version = ""
-        self._staged_bytes = 0
-        # The highest name in the staged generation.
-        self._last = b""
+        # Objects of a list; None for current contents.
+        self._staged: StagedObjects | None = None
         # True if a writer has not written any object yet. A first list asks for each
         # of its objects.
         self._is_empty = False
@@ -153,20 +137,20 @@ class DiskContents:
     def resource_version(self) -> str:
         """Version up to which everything is stored; set in a step."""
         if self._staged is not None:
-            return self._staged_version
+            return self._staged.version
 
         return self._env.header.version
 
     @resource_version.setter
     def resource_version(self, version: str) -> None:
         if self._staged is not None:
-            self._staged_version = version
+            self._staged.version = version
         else:
             with self._env.write():
                 self._set_header(version=version)
 
     @property
-    def indexes(self) -> Mapping[str, IndexReads[KubeObject]]:
+    def indexes(self) -> Mapping[str, DiskIndex]:
         """Indexes by name; those of a writer are stored and complete.
 
         A reader may have one that is neither stored nor kept in memory yet. Each read of
@@ -219,6 +203,10 @@ class DiskContents:
                 found = self._matching(selector, namespace)
 
             return list(islice(found, limit))
+
+    def by_index(self, name: str, value: str, namespace: str) -> list[KubeObject]:
+        """Return the objects of a namespace that have a value in an index."""
+        return self.indexes[name].objects_of(value, namespace)
 
     def reading(self) -> AbstractContextManager[Any]:
         """Make the reads in a block one snapshot, in the thread of the block.
@@ -366,12 +354,9 @@ class DiskContents:
         """Return the object under a key, or None."""
         name = name_of(key)
         if self._staged is not None:
-            staged = self._staged.get(key)
-            if staged is not None:
-                return staged.obj
-
-            if name > self._last:
-                return None
+            staged = self._staged.waiting.get(key)
+            if staged is not None or self._staged.is_unwritten(name):
+                return None if staged is None else staged.obj
 
         elif self._is_empty:
             return None
@@ -384,11 +369,9 @@ class DiskContents:
         """Return whether there is an object under a key."""
         name = name_of(key)
         if self._staged is not None:
-            if key in self._staged:
-                return True
-
-            if name > self._last:
-                return False
+            waits = key in self._staged.waiting
+            if waits or self._staged.is_unwritten(name):
+                return waits
 
         with self._env.read(), self.generation.names() as cursor:
             return bool(cursor.set_key(name))
@@ -447,7 +430,7 @@ class DiskContents:
     def values_of(self, key: str) -> Mapping[int, Packed]:
         """Return the stored index values of an object, by number of the index."""
         if self._staged is not None:
-            staged = self._staged.get(key)
+            staged = self._staged.waiting.get(key)
             if staged is not None:
                 return staged.values
 
@@ -527,9 +510,8 @@ class DiskContents:
         self._is_empty = False
         staged = self._staged
         if staged is not None:
-            staged[key] = _Staged(obj, values)
-            self._staged_bytes += len(obj.body)
-            if len(staged) >= BATCH or self._staged_bytes >= BATCH_BYTES:
+            staged.put(key, obj, values)
+            if staged.full:
                 self.flush()
 
         elif self._transaction is not None:
@@ -549,7 +531,7 @@ class DiskContents:
             return None
 
         if self._staged is not None:
-            self._staged.pop(key, None)
+            self._staged.waiting.pop(key, None)
 
         with self.step(), self._env.write() as txn:
             self.generation.remove(txn, key)
@@ -559,21 +541,11 @@ class DiskContents:
     def flush(self) -> None:
         """Write the objects that are staged."""
         staged = self._staged
-        if not staged:
-            return
+        if staged is not None and staged.waiting:
+            with self.step(), self._env.write() as txn:
+                staged.write(txn, self.generation)
 
-        batch = sorted((name_of(key), key) for key in staged)
-        with self.step(), self._env.write() as txn:
-            generation = self.generation
-            if batch[0][0] > self._last:
-                generation.append(txn, [(name, *staged[key]) for name, key in batch])
-            else:
-                for _, key in batch:
-                    generation.write(txn, key, *staged[key])
-
-        self._last = max(self._last, batch[-1][0])
-        staged.clear()
-        self._staged_bytes = 0
+            staged.written()
 
     def replacement(self) -> DiskContents:
         """Return empty contents with the same indexes, to replace these in one step.
@@ -596,7 +568,7 @@ class DiskContents:
         self._number = number
         self._written = dict(written)
         self._complete = set(written)
-        self._staged = {}
+        self._staged = StagedObjects()
         shared.owners[number] = self
         self.generation.clear()
 
@@ -676,6 +648,13 @@ class DiskContents:
         stored = self._numbers()
         self._private.keep_only(self._functions.keys() - stored.keys())
         self._private.follow(self._functions, changes)
+
+    def walk(self, put: Callable[[str, KubeObject | None], None]) -> Walk:
+        """Begin to pass each object to a function, and each change after it; for readers.
+
+        The changes come from `follow()`.
+        """
+        return Walk(self, self._private.walks, put)
 
     def listed(self) -> None:
         """Drop the indexes in memory: a list came into the empty store.

@@ -6,9 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from concurrent.futures import Future
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,10 +29,17 @@ from aioinformer.cache.disk.directory import (
     set_aside,
 )
 from aioinformer.cache.disk.failures import cause_of, is_damage
-from aioinformer.cache.disk.header import FORMAT, Header, WriterState
+from aioinformer.cache.disk.header import Header, WriterState
+from aioinformer.cache.disk.lmdb_file import (
+    HEADER,
+    META,
+    Doubtful,
+    import_lmdb,
+    open_file,
+)
 from aioinformer.cache.disk.locks import Locks
-from aioinformer.cache.disk.transactions import Transactions, new_map_size
-from aioinformer.errors import CacheError, InternalError, OptionsError
+from aioinformer.cache.disk.transactions import Transactions
+from aioinformer.errors import CacheError, InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -45,9 +50,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Environment"]
 
-_READERS = 1024
-_DATABASES = 128
-
 # A process opens or closes a store in milliseconds, but syncs it first.
 _OPENING_SECONDS = 10.0
 # Time for a lock that is usually free.
@@ -55,32 +57,11 @@ _ATTEMPT_SECONDS = 0.01
 # A writer extends the file within microseconds after a commit.
 _EXTENDING_SECONDS = 0.1
 
-_META = b"meta"
-_HEADER = b"header"
 _WRITER = b"writer"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_header = msgspec.msgpack.Decoder(Header).decode
 _decode_writer = msgspec.msgpack.Decoder(WriterState).decode
-
-
-class _Format(msgspec.Struct):
-    """The one field of a header that every format has."""
-
-    format: int
-
-
-_decode_format = msgspec.msgpack.Decoder(_Format).decode
-
-
-def _lmdb() -> Any:
-    """Import the package when it is needed: most programs do not use it."""
-    try:
-        return import_module("lmdb")
-    except ImportError as exc:
-        raise OptionsError(
-            "cache_dir= needs lmdb: pip install 'aioinformer[shared]'"
-        ) from exc
 
 
 class _Process:
@@ -126,8 +107,7 @@ class Environment:
     ) -> None:
         self.path = path
         self._key = key
-        self._lmdb = _lmdb()
-        self._failures: type[Exception] = self._lmdb.Error
+        self._failures: type[Exception] = import_lmdb().Error
         self._pid = _Process.id
         self.users = 1
         self._opened_at = time.monotonic()
@@ -281,13 +261,16 @@ class Environment:
 
             try:
                 self._map()
-            except _Doubtful as exc:
+            except Doubtful as exc:
                 self._replace(str(exc), alone=alone)
                 self._map()
 
             # The lock that this process has, if its file is replaced just now.
             self._identity = *self._find()[:-1], self._locks.identity
-            self._locks.share()
+            if self._create:
+                self._locks.share()
+            else:  # programs may end meanwhile, and close the store in order
+                self._locks.abstain()
         finally:
             self._locks.leave()
 
@@ -322,73 +305,18 @@ class Environment:
     def _map(self) -> None:
         """Open the file in LMDB, and check that it is one of ours."""
         try:
-            self._env = self._lmdb.open(
-                os.fspath(self.path),
-                map_size=new_map_size(),
-                mode=0o600,
-                create=False,
-                sync=False,
-                max_readers=_READERS,
-                max_dbs=_DATABASES,
-                max_spare_txns=1,
-                readonly=not self._create,
+            self._env, self._databases = open_file(
+                self.path, create=self._create, seconds=_OPENING_SECONDS
             )
-        except self._failures as exc:
-            raise self._unreadable(exc) from exc
-
-        try:
-            self._env.reader_check()
-            self._check_format()
-        except _Blocked:
+        except TimeoutError:
             raise CacheError(
                 f"cannot open the cache {self.path}: another process has been writing it "
                 f"for {_OPENING_SECONDS:g} s. Check whether that process was stopped"
             ) from None
         except self._failures as exc:
-            self._env.close()
-            raise self._unreadable(exc) from exc
-        except BaseException:
-            self._env.close()
-            raise
+            raise self._error("open", exc) from exc
 
-    def _unreadable(self, exc: Exception) -> Exception:
-        """Return the error for one of LMDB while it opens the file."""
-        if is_damage(exc):
-            return _Doubtful(f"the file is damaged ({exc})")
-
-        if isinstance(exc, self._lmdb.VersionMismatchError):
-            return _Doubtful(f"LMDB cannot read it: {exc}")
-
-        return self._error("open", exc)
-
-    def _check_format(self) -> None:
-        names = self._env.dbs()
-        if _META not in names:
-            if self._env.stat()["entries"] or not self._create:
-                raise _Doubtful("it is not a store of aioinformer")
-
-            with self._env.begin(write=True) as txn:
-                meta = self._env.open_db(_META, txn=txn)
-                txn.put(_HEADER, _encode(Header()), overwrite=False, db=meta)
-
-            names = [_META]
-
-        opened = self._open_databases(names)
-        self._meta = opened[_META.decode()]
-        with self._env.begin() as txn:
-            stored = txn.get(_HEADER, b"", self._meta)
-
-        try:
-            found = _decode_format(stored).format
-            if found == FORMAT:
-                _decode_header(stored)
-        except msgspec.MsgspecError as exc:
-            raise _Doubtful(f"its header is damaged ({exc})") from exc
-
-        if found != FORMAT:
-            raise _Doubtful(f"it has format {found}, and this version uses {FORMAT}")
-
-        self._databases = opened
+        self._meta = self._databases[META.decode()]
         self._transactions = Transactions(
             self._env,
             self._data,
@@ -397,38 +325,6 @@ class Environment:
             self._check_files,
             self._error,
         )
-
-    def _open_databases(self, names: Iterable[bytes]) -> dict[str, lmdb._Database]:
-        """Open databases, unless another process was stopped while it writes.
-
-        That takes a write transaction, if this process may write: databases that a read
-        transaction has opened would end with it. In a thread, which may have to wait.
-        """
-        env = self._env
-        if not self._create:
-            return {name.decode(): env.open_db(name, create=False) for name in names}
-
-        ended: Future[dict[str, lmdb._Database]] = Future()
-
-        def call() -> None:
-            try:
-                # `open_db()` would begin one, too, but keeps the interpreter's lock.
-                with env.begin(write=True) as txn:
-                    opened = {
-                        name.decode(): env.open_db(name, txn=txn, create=False)
-                        for name in names
-                    }
-            except self._failures as exc:
-                ended.set_exception(exc)
-            else:
-                ended.set_result(opened)
-
-        threading.Thread(target=call, name="aioinformer cache", daemon=True).start()
-        try:
-            return ended.result(_OPENING_SECONDS)
-        except TimeoutError:
-            ended.add_done_callback(lambda _: env.close())
-            raise _Blocked from None
 
     def close(self) -> None:
         """Close it, unless it has other users in this process. Idempotent for the last.
@@ -606,14 +502,14 @@ class Environment:
 
     def _read_header(self, txn: lmdb.Transaction[bytes]) -> Header:
         try:
-            return _decode_header(txn.get(_HEADER, b"", self._meta))
+            return _decode_header(txn.get(HEADER, b"", self._meta))
         except msgspec.MsgspecError as exc:
             raise self.damaged("header", exc) from exc
 
     def set_header(self, header: Header) -> None:
         """Write the header, in the current write transaction."""
         thread = self._transactions.thread
-        self._put(_HEADER, header)
+        self._put(HEADER, header)
         thread.header = header
         thread.changed = True
 
@@ -784,11 +680,3 @@ class Environment:
             self._damage = self._damage or str(error)
 
         return error
-
-
-class _Doubtful(Exception):
-    """File that LMDB has opened, but is not one of ours."""
-
-
-class _Blocked(Exception):
-    """Write transaction of another process that does not end."""

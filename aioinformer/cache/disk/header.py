@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 __all__ = ["FORMAT", "Header", "WriterState", "same_identity"]
 
 FORMAT = 1
 """Version of the layout. Each version has stores of its own."""
+
+FRESH_SECONDS: Final = 5.0
+"""Age of a heartbeat up to which a new process believes that the store is confirmed."""
+
+SILENT_SECONDS: Final = 10.0
+"""Age of a heartbeat from which the writer counts as stopped or dead."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +104,31 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
 
     error_status: int = 0
     error_reason: str = ""
+
+    def vouches(self, now: float) -> bool:
+        """Return True if the store is confirmed, as long as this writer still writes."""
+        # A writer that was stopped keeps its lock.
+        return self.confirmed and now - self.heartbeat < FRESH_SECONDS
+
+    def silence(self, now: float) -> float:
+        """Return the seconds since the last record if they are too many, else 0.
+
+        That is a writer that was stopped or is dead, and not one that ended in order.
+        """
+        seconds = now - self.heartbeat
+        silent = self.pid and not self.ended and seconds > SILENT_SECONDS
+        return seconds if silent else 0.0
+
+    def without_times(self) -> WriterState:
+        """Return what other processes should know at once: no times and no statistics."""
+        return msgspec.structs.replace(
+            self,
+            heartbeat=0.0,
+            in_step=None,
+            last_contact=None,
+            last_event=None,
+            duplicates=0,
+        )
 
 
 def same_identity(one: Header, other: Header) -> bool:

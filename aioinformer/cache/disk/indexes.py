@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Mapping, ValuesView
 from hashlib import sha256
 from itertools import islice, takewhile
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from aioinformer._user_code import user_errors
 from aioinformer.cache.disk.records import LONGEST_NAME, key_of, name_of
@@ -58,12 +57,6 @@ class Entries(Protocol):
     def names(self, value: str) -> list[bytes]:
         """Return the names of the objects that have a value."""
 
-    def count(self, value: str) -> int:
-        """Return their number."""
-
-    def has(self, value: str, key: str) -> bool:
-        """Return whether an object has a value."""
-
     def values(self) -> list[str]:
         """Return all values."""
 
@@ -97,11 +90,6 @@ class DiskIndex:
         """Index function."""
         return self._function
 
-    @property
-    def buckets(self) -> Mapping[str, Mapping[str, KubeObject]]:
-        """Objects by key, by index value; read from disk at each access."""
-        return _Buckets(self)
-
     def values_of(self, key: str, obj: KubeObject) -> Packed:
         """Return the values of an indexed object; None if its index function failed."""
         if self._number:
@@ -116,126 +104,53 @@ class DiskIndex:
         """Return the objects that share a value with `obj`, each once."""
         values = unpack_values(pack_values(self._function(obj)))
         with self._contents.reading():
-            found = {key: it for value in values for key, it in self.objects(value)}
+            found = {it.key: it for value in values for it in self.objects_of(value)}
 
         return list(found.values())
 
-    def objects_of(self, value: str) -> list[KubeObject]:
-        """Return the objects that have a value, in a new list."""
-        return [obj for _, obj in self.objects(value)]
-
-    # ------------------------------------------------------------ for the buckets
-
-    def names(self, value: str) -> list[bytes]:
-        """Return the names in LMDB of the objects that have a value."""
-        with self._contents.reading():
-            return self._entries().names(value)
-
-    def count(self, value: str) -> int:
-        """Return the number of objects that have a value."""
-        with self._contents.reading():
-            return self._entries().count(value)
-
     def values(self) -> list[str]:
-        """Return all values."""
+        """Return all values, in a new list."""
         with self._contents.reading():
             return self._entries().values()
 
-    def keys(self, value: str) -> list[str]:
-        """Return the keys of the objects that have a value."""
+    def keys_of(self, value: str) -> list[str]:
+        """Return the keys of the objects that have a value, in a new list."""
         with self._contents.reading():
             entries = self._entries()
             if entries.exact:
                 return self._contents.keys_of(entries.names(value))
 
-            return [key for key, _ in self.objects(value)]
+        return [obj.key for obj in self.objects_of(value)]
 
-    def get(self, value: str, key: str) -> KubeObject | None:
-        """Return an object if it has a value."""
+    def objects_of(self, value: str, namespace: str | None = None) -> list[KubeObject]:
+        """Return the objects that have a value, in a new list.
+
+        Args:
+            value: Value.
+            namespace: Namespace of the objects; None for all.
+        """
+        prefix = prefix_of(namespace) if namespace else b""
         with self._contents.reading():
             entries = self._entries()
-            if not entries.has(value, key):
-                return None
+            names = entries.names(value)
+            if prefix:
+                names = [name for name in names if name.startswith(prefix)]
 
-            obj = self._contents.objects.get(key)
+            found = [obj for _, obj in self._contents.of_names(names)]
 
-        return None if obj is None or not self._has(obj, value, entries) else obj
+        if not entries.exact:
+            found = [obj for obj in found if self._has(obj, value)]
 
-    def objects(self, value: str) -> list[tuple[str, KubeObject]]:
-        """Return the objects that have a value, with their keys."""
-        with self._contents.reading():
-            entries = self._entries()
-            found = list(self._contents.of_names(entries.names(value)))
+        if namespace is not None and not prefix:
+            found = [obj for obj in found if obj.namespace == namespace]
 
-        return [it for it in found if self._has(it[1], value, entries)]
+        return found
 
-    def _has(self, obj: KubeObject, value: str, entries: Entries) -> bool:
-        if entries.exact:
-            return True
-
+    def _has(self, obj: KubeObject, value: str) -> bool:
         try:
             return value in unpack_values(pack_values(self._function(obj)))
         except user_errors():  # reported when the object was indexed
             return False
-
-
-class _Buckets(Mapping[str, Mapping[str, "KubeObject"]]):
-    def __init__(self, index: DiskIndex) -> None:
-        self._index = index
-
-    def __getitem__(self, value: str) -> Mapping[str, KubeObject]:
-        if not self._index.count(value):
-            raise KeyError(value)
-
-        return _Bucket(self._index, value)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._index.values())
-
-    def __len__(self) -> int:
-        return len(self._index.values())
-
-
-class _Bucket(Mapping[str, "KubeObject"]):
-    def __init__(self, index: DiskIndex, value: str) -> None:
-        self._index = index
-        self._value = value
-
-    def __getitem__(self, key: str) -> KubeObject:
-        obj = self._index.get(self._value, key)
-        if obj is None:
-            raise KeyError(key)
-
-        return obj
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._index.keys(self._value))
-
-    def __len__(self) -> int:
-        return self._index.count(self._value)
-
-    def values(self) -> ValuesView[KubeObject]:
-        return _Values(self)
-
-    def items(self) -> ItemsView[str, KubeObject]:
-        return _Items(self)
-
-    def pairs(self) -> list[tuple[str, KubeObject]]:
-        return self._index.objects(self._value)
-
-
-class _Values(ValuesView["KubeObject"]):
-    _mapping: _Bucket
-
-    def __iter__(self) -> Iterator[KubeObject]:
-        return iter([obj for _, obj in self._mapping.pairs()])
-
-
-class _Items(ItemsView[str, "KubeObject"]):
-    _mapping: _Bucket
-
-    def __iter__(self) -> Iterator[tuple[str, KubeObject]]:
-        return iter(self._mapping.pairs())
 
 
 class StoredEntries:
@@ -259,11 +174,6 @@ class StoredEntries:
                 return []
 
             return list(cursor.iternext_dup())
-
-    def has(self, value: str, key: str) -> bool:
-        """Return whether an object has a value."""
-        with self._contents.generation.entries() as cursor:
-            return bool(cursor.set_key_dup(_entry(self._number, value), name_of(key)))
 
     def count(self, value: str) -> int:
         """Return their number."""
@@ -320,14 +230,6 @@ class Namespaces:
         """Return the names of the objects in a namespace, or the first of them."""
         return list(islice(self._iterate(value), limit))
 
-    def count(self, value: str) -> int:
-        """Return their number."""
-        return sum(1 for _ in self._iterate(value))
-
-    def has(self, value: str, key: str) -> bool:
-        """Return whether an object is in a namespace."""
-        return _NAMESPACE(key) == value
-
     def _iterate(self, value: str) -> Iterator[bytes]:
         with self._contents.generation.names() as cursor:
             prefix = prefix_of(value)
@@ -382,17 +284,8 @@ class PrivateEntries:
 
     def names(self, value: str) -> list[bytes]:
         """Return the names of the objects that have a value."""
-        bucket: Any = self._index.buckets.get(value, ())
-        return list(map(name_of, list(bucket)))
-
-    def has(self, value: str, key: str) -> bool:
-        """Return whether an object has a value."""
-        return key in self._index.buckets.get(value, ())
-
-    def count(self, value: str) -> int:
-        """Return their number."""
-        return len(self._index.buckets.get(value, ()))
+        return list(map(name_of, self._index.keys_of(value)))
 
     def values(self) -> list[str]:
         """Return all values."""
-        return list(self._index.buckets)
+        return self._index.values()

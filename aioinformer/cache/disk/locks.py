@@ -104,6 +104,10 @@ class Locks:
         """Count this process as a user, until `close()` or its end."""
         self._lock(fcntl.LOCK_SH, _USING)
 
+    def abstain(self) -> None:
+        """Do not count this process as a user: it only looks at the store."""
+        self._unlock(_USING)
+
     # ------------------------------------------------------------ writing
 
     def acquire(self) -> bool:

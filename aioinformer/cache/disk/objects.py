@@ -78,26 +78,8 @@ class Objects(Mapping[str, KubeObject]):
         in between, to check the loop's budget. No transaction is open between two
         results, so neither side may change meanwhile.
         """
-        if isinstance(other, Objects):
-            return _merged(self.contents, other.contents)
-
-        return self._compared(other)
-
-    def _compared(
-        self, other: Mapping[str, KubeObject]
-    ) -> Iterator[tuple[str, KubeObject | None, KubeObject | None] | None]:
-        for number, (key, here) in enumerate(self.items()):
-            there = other.get(key)
-            if there is None or here.body != there.body or here.uid != there.uid:
-                yield key, here, there
-            elif not number % _BETWEEN_CHECKS:
-                yield None
-
-        for number, (key, there) in enumerate(other.items()):
-            if key not in self:
-                yield key, None, there
-            elif not number % _BETWEEN_CHECKS:
-                yield None
+        assert isinstance(other, Objects), "a list for a store on disk is staged there"
+        return _merged(self.contents, other.contents)
 
 
 class _Values(ValuesView[KubeObject]):

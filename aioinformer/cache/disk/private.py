@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
     Functions = Mapping[str, IndexFunction[KubeObject]]
 
-__all__ = ["PrivateBuilding", "PrivateIndexes", "private_index", "put", "values_of"]
+__all__ = [
+    "PrivateBuilding",
+    "PrivateIndexes",
+    "Walk",
+    "private_index",
+    "put",
+    "values_of",
+]
 
 _OBJECTS_IN_A_STEP: Final = 16
 
@@ -34,13 +41,13 @@ class PrivateIndexes:
         self._report = report
         self.complete: dict[str, Index[str]] = {}
         """Indexes by name."""
-        self.growing: list[PrivateBuilding] = []
-        """Indexes that are being built."""
+        self.walks: list[Walk] = []
+        """Walks for what is being built."""
 
     @property
     def active(self) -> bool:
         """True if changes matter."""
-        return bool(self.complete or self.growing)
+        return bool(self.complete or self.walks)
 
     def follow(
         self,
@@ -62,8 +69,8 @@ class PrivateIndexes:
         for name, index in self.complete.items():
             put(name, functions[name], index, key, new, self._report)
 
-        for building in self.growing:
-            building.follow(key, new)
+        for walk in self.walks:
+            walk.follow(key, new)
 
     def keep_only(self, names: Iterable[str]) -> None:
         """Drop all other indexes: the writer keeps them now."""
@@ -74,8 +81,55 @@ class PrivateIndexes:
     def listed(self) -> None:
         """Begin again: a list came into the empty store."""
         self.complete.clear()
-        for building in self.growing:
-            building.begin()
+        for walk in self.walks:
+            walk.begin()
+
+
+class Walk:
+    """Walk through the stored objects, that changes of the ones it has passed follow.
+
+    Args:
+        contents: Contents to read.
+        walks: Walks that follow changes.
+        put: Function that takes the key and state of each object, and of each later
+            change; None for a deletion.
+    """
+
+    def __init__(
+        self,
+        contents: DiskContents,
+        walks: list[Walk],
+        put: Callable[[str, KubeObject | None], None],
+    ) -> None:
+        self._contents = contents
+        self._walks = walks
+        self._put = put
+        walks.append(self)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin, or begin again: a list came into the empty store."""
+        # Name of the last object that was put.
+        self._after: bytes | None = None
+
+    def steps(self) -> Iterator[None]:
+        """Put a few objects in each step, until none is left."""
+        contents = self._contents
+        while found := contents.slice(self._after, _OBJECTS_IN_A_STEP):
+            for name, record in found:
+                self._put(*contents.decode(name, record))
+
+            self._after = found[-1][0]
+            yield
+
+    def follow(self, key: str, new: KubeObject | None) -> None:
+        """Take a change of an object that was put; others come later."""
+        if self._after is not None and name_of(key) <= self._after:
+            self._put(key, new)
+
+    def end(self) -> None:
+        """End it, complete or not."""
+        self._walks.remove(self)
 
 
 class PrivateBuilding:
@@ -94,45 +148,27 @@ class PrivateBuilding:
         functions: Mapping[str, IndexFunction[KubeObject]],
     ) -> None:
         self._contents = contents
-        self._private = private
         self._functions = dict(functions)
-        private.growing.append(self)
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin, or begin again, as the objects were replaced."""
-        self.indexes: dict[str, Index[str]] = {
-            name: private_index() for name in self._functions
+        self._indexes: dict[str, Index[str]] = {
+            name: private_index() for name in functions
         }
-        # Name of the last object that was indexed.
-        self._after: bytes | None = None
+        self._walk = Walk(contents, private.walks, self._put)
 
     def steps(self) -> Iterator[None]:
         """Index a few objects in each step, until none is left."""
-        contents = self._contents
-        while found := contents.slice(self._after, _OBJECTS_IN_A_STEP):
-            for name, record in found:
-                self._put(*contents.decode(name, record))
-
-            self._after = found[-1][0]
-            yield
-
-    def follow(self, key: str, new: KubeObject | None) -> None:
-        """Take a change of an object that was indexed; others come later."""
-        if self._after is not None and name_of(key) <= self._after:
-            self._put(key, new)
+        return self._walk.steps()
 
     def _put(self, key: str, obj: KubeObject | None) -> None:
-        for name, index in self.indexes.items():
+        for name, index in self._indexes.items():
             put(name, self._functions[name], index, key, obj, self._contents.report)
 
     def publish(self) -> None:
         """Make the complete indexes readable, except for names in use."""
-        self._contents.publish_private(self._functions, self.indexes)
+        self._contents.publish_private(self._functions, self._indexes)
 
     def close(self) -> None:
         """End the building, complete or not."""
-        self._private.growing.remove(self)
+        self._walk.end()
 
 
 def private_index() -> Index[str]:

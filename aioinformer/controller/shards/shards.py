@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import uuid
 from typing import TYPE_CHECKING, Protocol
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from aioinformer.model.times import Duration
 
 __all__ = ["ShardUser", "Shards"]
+
+START_SECONDS = 5.0
+"""Time for the start of a group, which begins with its users."""
 
 
 class ShardUser(Protocol):
@@ -163,7 +167,8 @@ class Shards(Lifecycle):
         self._users: list[ShardUser] = []
         self._replica: Replica | None = None  # set while it runs
         self._failure: Exception | None = None
-        self._ended = Notifier()
+        # Notifies of the start and the end of a run.
+        self._changed = Notifier()
         self._supervisor = Supervisor(self._run_supervised, f"shards {name}")
 
     def __repr__(self) -> str:
@@ -245,6 +250,25 @@ class Shards(Lifecycle):
 
         return "" if self._replica is None else self._replica.why_not_ready()
 
+    async def wait_running(self) -> None:
+        """Wait up to 5 s until it runs. Users call it before they join.
+
+        Raises:
+            OptionsError: If it does not run.
+
+        Cancellation:
+            Safe.
+        """
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while not self.running:
+                    await self._changed.wait()
+        except TimeoutError:
+            raise OptionsError(
+                f"shards {self.name} do not run: enter them (async with shards:), or add "
+                "their controller to a manager"
+            ) from None
+
     # ------------------------------------------------------------ users
 
     def join(self, user: ShardUser) -> None:
@@ -311,7 +335,7 @@ class Shards(Lifecycle):
             Safe.
         """
         while self._failure is None:
-            await self._ended.wait()
+            await self._changed.wait()
 
         return self._failure
 
@@ -339,7 +363,7 @@ class Shards(Lifecycle):
             self._failure = exc
             raise
         finally:
-            self._ended.notify()
+            self._changed.notify()
 
     async def _run_replica(self, ready: Callable[[], None]) -> None:
         self._replica = Replica(
@@ -351,6 +375,7 @@ class Shards(Lifecycle):
             self._recorder,
             self._metrics,
         )
+        self._changed.notify()
         try:
             await self._replica.run(ready)
         finally:

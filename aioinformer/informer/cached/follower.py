@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.failures import is_shortage
@@ -56,12 +54,6 @@ logger: Final = guarded_logger(__name__)
 POLL_SECONDS = 1.0
 """Seconds between two looks at the store, in case a wake-up is lost. The state of the
 writer and the directory are checked as often."""
-
-FRESH_SECONDS = 5.0
-"""Age of a heartbeat up to which a new process believes that the store is confirmed."""
-
-SILENT_SECONDS = 10.0
-"""Age of a heartbeat from which the writer counts as stopped or dead."""
 
 RETRY_SECONDS = 0.05
 """Seconds until the next look for a difference that the writer is about to write."""
@@ -214,6 +206,8 @@ class Follower:
         # Last part of a difference that is being read.
         self._lost = _NOTHING
         self._gone: _Gone | None = _Gone(records.decode)
+        # True if everything in the store was told at the last look.
+        self._current = False
         self._wakeup = asyncio.Event()
         self._header: Header
         with env.read():
@@ -252,15 +246,6 @@ class Follower:
             if listener in self._starting
         }
 
-    def writer_silent(self, now: float) -> float:
-        """Return the seconds since the last heartbeat if they are too many, else 0.
-
-        That is a writer that was stopped or is dead, and not one that ended in order.
-        """
-        seconds = now - self.writer.heartbeat
-        silent = self.writer.pid and not self.writer.ended and seconds > SILENT_SECONDS
-        return seconds if silent else 0.0
-
     # ------------------------------------------------------------ for the informer
 
     def add(self, listener: Listener) -> None:
@@ -270,26 +255,42 @@ class Follower:
         listener.resync_by(partial(self._resync, listener))
         self._wakeup.set()
 
-    def catch_up(self) -> None:
-        """Tell everything that is in the store now, at once; before a wait for a key.
+    def advance(self, over: Callable[[], bool]) -> bool:
+        """Tell the next changes, until time is up; in a read transaction.
 
         Listeners that start are told the other objects later.
+
+        Args:
+            over: Function that returns True once time is up.
+
+        Returns:
+            True if everything in the store is told.
 
         Raises:
             CacheError: If the store cannot be read.
         """
-        self._slice(_never, walk=False)
+        self._slice(over, walk=False)
+        return self._current
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> Iterator[bool]:
         """Read the store in a block as of the last change that was told.
+
+        Tells a few changes first.
+
+        Yields:
+            False if there are more: read after one of the next steps, see
+            `StoreWaiters.for_steps`.
 
         Raises:
             CacheError: If the store cannot be read.
         """
         with self._env.read():
-            self.catch_up()
-            yield
+            current = self.advance(_at_once)
+            if not current:
+                self._wakeup.set()
+
+            yield current
 
     async def run(self) -> NoReturn:
         """Follow the store until cancelled.
@@ -341,41 +342,42 @@ class Follower:
 
     def _try_slice(self, over: Callable[[], bool]) -> float:
         """Do the work of one slice, unless the system lacks the memory to begin."""
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(self._env.read())
-            except CacheError as exc:
-                if not is_shortage(exc):
-                    raise
+        try:
+            with self._env.read():
+                pass  # LMDB keeps what it has allocated for the next transaction
+        except CacheError as exc:
+            if not is_shortage(exc):
+                raise
 
-                logger.debug("%s: cannot read the cache yet: %s", self._name, exc)
-                return POLL_SECONDS
+            logger.debug("%s: cannot read the cache yet: %s", self._name, exc)
+            return POLL_SECONDS
 
-            return self._slice(over)
+        return self._slice(over)
 
     def _slice(self, over: Callable[[], bool], *, walk: bool = True) -> float:
         """Do the work of one slice; return the seconds until the next one."""
-        told = self.position, self._header.version
+        told = self.position, self._header.version, self._current
         self._drop_removed()
         with self._env.read():
             header = self._header = self._env.header
             changed = self._read_writer()
             pause = self._read_journal(header, over)
+            self._current = False
             if self.behind == 0:
                 if not self.synced and self._is_confirmed(header):
                     self._begin()
                     changed = True
 
-                complete = (
-                    self._settle(over)
-                    and self._tell_gone(over)
-                    and (not walk or (self._build(over) and self._walk(over)))
+                self._current = self._settle(over) and self._tell_gone(over)
+                complete = self._current and (
+                    not walk or (self._build(over) and self._walk(over))
                 )
                 pause = POLL_SECONDS if complete else 0.0
 
-        waiters = self._waiters
-        if waiters.waiting and (changed or told != (self.position, header.version)):
-            waiters.applied(lambda _: self.version)
+        if self._waiters.waiting and (
+            changed or told != (self.position, header.version, self._current)
+        ):
+            self._waiters.applied(lambda _: self.version)
 
         if changed:
             self._on_change()
@@ -394,24 +396,24 @@ class Follower:
         before, state = self.writer, self._env.writer_state
         now = asyncio.get_running_loop().time()
         self.writer = state
-        silent, self._silent = self._silent, self.writer_silent(now) > 0
+        silent, self._silent = self._silent, state.silence(now) > 0
         if state == before:
             return silent != self._silent
 
         if state.history_resets != before.history_resets:
             self._waiters.wake_versions()
 
-        return silent != self._silent or _timeless(before) != _timeless(state)
+        if silent != self._silent:
+            return True
+
+        return before.without_times() != state.without_times()
 
     def _is_confirmed(self, header: Header) -> bool:
-        state = self.writer
         now = asyncio.get_running_loop().time()
-        # A writer that was stopped keeps its lock.
-        fresh = now - state.heartbeat < FRESH_SECONDS
         # A writer may have confirmed objects of another cluster or transform.
         ours = same_identity(header, self._claims)
-        believed = header.listed and state.confirmed and fresh and ours
-        return believed and self._env.is_of_writer(state)
+        believed = header.listed and self.writer.vouches(now) and ours
+        return believed and self._env.is_of_writer(self.writer)
 
     def _begin(self) -> None:
         """Start the listeners: the store is confirmed."""
@@ -700,12 +702,9 @@ def _states(event: Notification) -> tuple[KubeObject | None, KubeObject | None]:
             return event.obj, None
 
 
-def _timeless(state: WriterState) -> WriterState:
-    """Return the state without the times, which change all the time."""
-    return msgspec.structs.replace(
-        state, heartbeat=0.0, in_step=None, last_contact=None, last_event=None
-    )
-
-
 def _never() -> bool:
     return False
+
+
+def _at_once() -> bool:
+    return True

@@ -84,6 +84,7 @@ _NUMBER: Final = Struct(">Q")
 
 # Kind, length of the key, length of the old record. Then come key, old and new.
 _HEAD: Final = Struct(">BHI")
+_DELETED: Final = bytes([EntryKind.DELETED])
 
 # Removed rows between two checks of the time.
 _BETWEEN_CHECKS = 16
@@ -209,17 +210,23 @@ class Journal:
         """
         known = version_number(version)
         found: dict[str, int] = {}
-        with self._env.read():
+        with self._env.read() as txn, txn.cursor(self._journal) as cursor:
             header = self._env.header
-            after = max(header.first - 1, header.last - _RECENT)
-            while entries := self.read(after):
-                after = entries[-1].number
-                for entry in entries:
-                    if entry.kind is EntryKind.DELETED:
-                        last = self._records.decode(entry.key, entry.old)
-                        number = version_number(last.resource_version)
-                        if number > known >= 0:
-                            found[entry.key] = number
+            start = max(header.first, header.last + 1 - _RECENT)
+            present = cursor.set_range(_NUMBER.pack(start))
+            for key, value in cursor.iternext() if present else ():
+                number = _number(key)
+                if number > header.last:
+                    break
+
+                if value[:1] != _DELETED:
+                    continue  # most are others, and need no decoding
+
+                entry = self._decoded(number, value)
+                last = self._records.decode(entry.key, entry.old)
+                deleted = version_number(last.resource_version)
+                if deleted > known >= 0:
+                    found[entry.key] = deleted
 
         return found
 
@@ -298,10 +305,10 @@ class Journal:
 
             with txn.cursor(self._behind) as cursor:
                 if not cursor.set_key(prefix):
-                    raise CacheError(
-                        f"reader {reader} of {self._env.path} has missed the changes "
-                        f"{after + 1} to {first - 1}, and the writer kept nothing for "
-                        "it (was its file in `readers` removed?)"
+                    raise self._env.damaged(
+                        "journal",
+                        f"reader {reader} has missed the changes {after + 1} to "
+                        f"{first - 1}, and the writer kept nothing for it",
                     )
 
                 (listed,) = cursor.value()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -22,7 +22,7 @@ from aioinformer.cache.memory import MemoryContents
 from aioinformer.errors import CacheError
 from aioinformer.informer.cached.ended import ended_contents
 from aioinformer.informer.cached.follower import Follower
-from aioinformer.informer.cached.journal import EntryKind, Journal
+from aioinformer.informer.cached.journal import Journal
 from aioinformer.informer.cached.writer import CacheWriter, cache_error_in, error_in
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.interface import Resume
@@ -30,8 +30,7 @@ from aioinformer.informer.status import CacheStatus, InformerStatus, describe_st
 from aioinformer.watch.interface import Identified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
     from pathlib import Path
 
     from aioinformer.cache.disk.environment import Environment
@@ -58,12 +57,6 @@ CLEAN_SECONDS: Final = 60.0
 
 OPEN_SECONDS: Final = 1.0
 """Seconds between two attempts to open the store without descriptors."""
-
-MOST_ENTRIES: Final = 10_000
-"""Changes that may come while a fallback reads the whole store."""
-
-LOADS: Final = 3
-"""Attempts to read the whole store before a fallback gives up what it had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,37 +348,47 @@ class CachedSource:
             return None
 
         try:
-            for _ in range(LOADS):
-                header, objects = await in_thread(
-                    partial(_read_all, store), stop=_do_nothing
-                )
-                contents = await self._in_memory(store, objects)
-                told = _caught_up(store, header.last, contents)
-                if told is not None:
-                    return told
+            return await self._copy(store)
         except CacheError as exc:
             logger.warning("%s: cannot read the cache: %s", self._parts.name, exc)
 
         return None
 
-    async def _in_memory(
-        self, store: OpenStore, objects: dict[str, KubeObject]
-    ) -> MemoryContents[KubeObject]:
-        indexer = self._parts.indexer
+    async def _copy(self, store: OpenStore) -> ToldStore:
+        """Copy the objects, and tell handlers all changes up to that moment."""
         functions = store.contents.functions
         contents: MemoryContents[KubeObject] = MemoryContents(
             {name: Index(function) for name, function in functions.items()},
-            indexer.report,
+            self._parts.indexer.report,
         )
-        budget = LoopBudget.current()
-        await budget.start()
-        for key, obj in objects.items():
-            contents.put(key, obj)
-            if budget.over():
-                await budget.start()
 
-        budget.end()
-        return contents
+        def put(key: str, obj: KubeObject | None) -> None:
+            if obj is None:
+                contents.remove(key)
+            else:
+                contents.put(key, obj)
+
+        walk = store.contents.walk(put)
+        steps = walk.steps()
+        budget = LoopBudget.current()
+        try:
+            while True:
+                await budget.start()
+                with store.env.read():
+                    if not store.follower.advance(budget.over):
+                        continue
+
+                    for _ in steps:
+                        if budget.over():
+                            break
+                    else:
+                        header = store.env.header
+                        contents.resource_version = header.version
+                        deletions = store.journal.deletions(header.version)
+                        return ToldStore(contents, header.cluster, deletions)
+        finally:
+            walk.end()
+            budget.end()
 
     def _fall_back(self, failure: CacheError, told: ToldStore | None) -> None:
         """Go on in memory, from what handlers were told, or from nothing."""
@@ -436,6 +439,7 @@ class CachedSource:
         if store is not None:
             self._leave(store)
 
+        parts.waiters.wake_all()
         parts.on_change()
 
     # ------------------------------------------------------------ handlers
@@ -463,10 +467,28 @@ class CachedSource:
             if it is not None:
                 it.set_watch_error_handler(handler)
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Read the store in a block as of the last change that waiting tasks were told."""
-        follower = self.follower
-        return nullcontext() if follower is None else follower.reading()
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """Read the store in a block as of the last change that waiting tasks were told.
+
+        Waits until most changes are told. The block must not wait.
+        """
+        with self._parts.waiters.for_steps() as told:
+            while (follower := self.follower) is not None:
+                with ExitStack() as block:
+                    current = False
+                    with suppress(CacheError):  # it is about to continue in memory
+                        current = block.enter_context(follower.reading())
+
+                    if current:
+                        yield
+                        return
+
+                told.clear()
+                await told.wait()
+                self._parts.run_state.check_not_stopping()
+
+            yield
 
     # ------------------------------------------------------------ state
 
@@ -544,7 +566,7 @@ class CachedSource:
         if store is None or loop is None or store.writer.reflector is not None:
             return None
 
-        seconds = store.follower.writer_silent(loop.time())
+        seconds = store.follower.writer.silence(loop.time())
         if not seconds:
             return None
 
@@ -653,12 +675,6 @@ async def _run_together(
         )
 
 
-def _read_all(store: OpenStore) -> tuple[Header, dict[str, KubeObject]]:
-    """Return everything in the store, as of one moment; called in a thread."""
-    with store.env.read():
-        return store.env.header, dict(store.contents.objects.items())
-
-
 async def _opened(place: CachePlace, path: Path) -> Environment:
     """Open a store, in a thread, as that may wait for another process."""
     opened: list[Environment] = []
@@ -683,33 +699,3 @@ async def _closed(env: Environment) -> None:
 
 def _do_nothing() -> None:
     """Let a call in a thread run to its end: it uses the environment."""
-
-
-def _caught_up(
-    store: OpenStore, position: int, contents: MemoryContents[KubeObject]
-) -> ToldStore | None:
-    """Tell handlers everything, and apply what came after a position to contents.
-
-    Returns:
-        None if the journal does not have all of that.
-    """
-    store.follower.catch_up()
-    decode = store.records.decode
-    with store.env.read():
-        end, header = store.follower.position, store.env.header
-        entries = store.journal.read(position, MOST_ENTRIES)
-        if entries is None or end != header.last or position + len(entries) != end:
-            return None
-
-        for entry in entries:
-            if entry.kind in (EntryKind.LISTED, EntryKind.FIRST_LISTED):
-                return None
-
-            if entry.new:
-                contents.put(entry.key, decode(entry.key, entry.new))
-            else:
-                contents.remove(entry.key)
-
-        contents.resource_version = header.version
-        deletions = store.journal.deletions(header.version)
-        return ToldStore(contents, header.cluster, deletions)

@@ -365,7 +365,7 @@ class CacheWriter:
             seconds = TRIM_SECONDS if more else HEARTBEAT_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    while _without_times(self.state()) == _without_times(state):
+                    while self.state().without_times() == state.without_times():
                         self._changed.clear()
                         await self._changed.wait()
 
@@ -457,18 +457,6 @@ def cache_error_in(exc: CacheError | BaseExceptionGroup[BaseException]) -> Cache
 
     assert isinstance(first, CacheError)
     return first
-
-
-def _without_times(state: WriterState) -> WriterState:
-    """Return what other processes should know at once."""
-    return replace(
-        state,
-        heartbeat=0.0,
-        in_step=None,
-        last_contact=None,
-        last_event=None,
-        duplicates=0,
-    )
 
 
 def _error_of(error: Exception | None) -> tuple[int, str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.model.shards import ShardSelector, hash_of, ranges_of
 from aioinformer.watch.interface import Reselectable, Selectors
 
@@ -103,9 +104,7 @@ class CurrentSelection:
             obj: Object of the event.
             version: Version of the event.
         """
-        return not self.has(obj) or (
-            not self.caught_up and 0 <= version <= self._floor_of(obj)
-        )
+        return not self.has(obj) or (not self.caught_up and self._repeats(obj, version))
 
     # ------------------------------------------------------------ changes
 
@@ -155,6 +154,15 @@ class CurrentSelection:
     def newest_floor(self) -> int:
         """Version up to which the watch repeats changes."""
         return max([self._floor, *(floor for _, floor in self._floors)])
+
+    def _repeats(self, obj: KubeObject, version: int) -> bool:
+        if not 0 <= version <= self._floor_of(obj):
+            return False
+
+        # Some servers send deletions with the last version of the object. If that is
+        # still known, it has not been deleted before.
+        known = self._known(obj.key)
+        return known is None or not same_state(known, obj)
 
     def _floor_of(self, obj: KubeObject) -> int:
         value = None

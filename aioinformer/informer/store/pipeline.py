@@ -23,7 +23,7 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget, release
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.deltas import Delta, DeltaType, Replacement
-from aioinformer.cache.index import NAMESPACE_INDEX
+from aioinformer.cache.index import NAMESPACE_INDEX, Index
 from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.informer.notifications import (
     MOVED,
@@ -778,7 +778,10 @@ class Pipeline:
         if self._shared is None:
             return contents.objects
 
-        return contents.indexes[NAMESPACE_INDEX].buckets.get(self.namespace, {})
+        index = contents.indexes[NAMESPACE_INDEX]
+        assert isinstance(index, Index), "a store on disk is not shared"
+        found: Mapping[str, KubeObject] = index.buckets.get(self.namespace or "", {})
+        return found
 
     async def _complete(self, new: Contents[KubeObject]) -> Mapping[str, KubeObject]:
         """Make a list the contents of the whole store. Return the objects listed."""

@@ -25,7 +25,7 @@ from disk_helpers import (
 from store_helpers import reading_in_threads
 
 from aioinformer.cache import Indexer, index_by_label
-from aioinformer.cache.disk.contents import BATCH, BATCH_BYTES
+from aioinformer.cache.disk.staged import BATCH, BATCH_BYTES
 from aioinformer.errors import CacheError, InternalError
 from aioinformer.model import KubeObject
 
@@ -315,13 +315,13 @@ def test_reader_scans_once_for_all_reads_of_a_snapshot(disk: Disk) -> None:
 
     reader = disk.reader({"counted": counted})
     index = reader.indexes["counted"]
-    assert list(index.buckets) == ["1"]
+    assert index.values() == ["1"]
     for _ in range(3):
-        assert list(index.buckets) == ["1"]
+        assert index.values() == ["1"]
 
     assert calls == 5
     writer.put("shop/t0001", thing("shop/t0001", 2))
-    assert sorted(index.buckets) == ["1", "2"]
+    assert sorted(index.values()) == ["1", "2"]
     assert calls == 10
 
 
@@ -340,12 +340,12 @@ def test_reader_keeps_an_index_that_a_new_writer_does_not_have(disk: Disk) -> No
 def test_index_that_a_reader_has_got_survives_another_writer(disk: Disk) -> None:
     listed(disk.writer(), things())
     reader = disk.reader()
-    tags = reader.indexes["tag"].buckets
-    assert tags["tag-3"].keys() == keys_with_tag(things(), "tag-3")
+    tags = reader.indexes["tag"]
+    assert set(tags.keys_of("tag-3")) == keys_with_tag(things(), "tag-3")
     disk.writer({})
-    assert tags["tag-3"].keys() == keys_with_tag(things(), "tag-3")
+    assert set(tags.keys_of("tag-3")) == keys_with_tag(things(), "tag-3")
     listed(disk.writer(), things(4))
-    assert tags["tag-3"].keys() == {"shop/t0003"}
+    assert tags.keys_of("tag-3") == ["shop/t0003"]
 
 
 def test_reader_builds_added_index_and_follows_changes_meanwhile(disk: Disk) -> None:
@@ -382,7 +382,7 @@ def test_reads_in_threads_see_whole_steps(disk: Disk) -> None:
         with reader.reading():
             objects = list(reader.objects.values())
             assert len({obj.resource_version for obj in objects}) == 1
-            tagged = reader.indexes["tag"].buckets["tag-1"].values()
+            tagged = reader.indexes["tag"].objects_of("tag-1")
             assert {it.resource_version for it in tagged} == {
                 objects[0].resource_version
             }

@@ -178,18 +178,15 @@ class Machine(RuleBasedStateMachine):
             for key in before.keys() | after.keys()
             if before.get(key) != after.get(key)
         }
-        for other in (new.objects, self.staged_model):
-            found = {}
-            for it in old.objects.differences(other):
-                if it is not None:
-                    key, here, there = it
-                    found[key] = (here, there)
-                    assert here == self.model.get(key)
-                    assert there == self.staged_model.get(key)
+        found = set()
+        for it in old.objects.differences(new.objects):
+            if it is not None:
+                key, here, there = it
+                found.add(key)
+                assert here == self.model.get(key)
+                assert there == self.staged_model.get(key)
 
-            assert differing <= found.keys()
-            if other is new.objects:
-                assert differing == found.keys()
+        assert differing == found
 
     # ------------------------------------------------------------ readers
 

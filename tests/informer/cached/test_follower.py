@@ -101,11 +101,11 @@ async def test_synced_follower_stays_synced_when_the_writer_dies(
     rig.confirm()
     async with rig.running():
         await asyncio.sleep(9.5)
-        silent_early = rig.follower.writer_silent(asyncio.get_running_loop().time())
+        silent_early = rig.follower.writer.silence(asyncio.get_running_loop().time())
         changes = rig.changes
         await asyncio.sleep(2)
 
-        silent = rig.follower.writer_silent(asyncio.get_running_loop().time())
+        silent = rig.follower.writer.silence(asyncio.get_running_loop().time())
         assert silent_early == 0.0
         assert silent == pytest.approx(11.5, abs=0.1)
         assert rig.follower.synced
@@ -123,7 +123,7 @@ async def test_writer_that_ended_in_order_is_not_silent(followed: Open) -> None:
     async with rig.running():
         await asyncio.sleep(60)
         now = asyncio.get_running_loop().time()
-        assert rig.follower.writer_silent(now) == 0.0
+        assert rig.follower.writer.silence(now) == 0.0
 
 
 async def test_follower_does_not_believe_a_writer_of_other_objects(
@@ -664,20 +664,21 @@ async def test_complete_index_follows_while_another_is_built(followed: Open) -> 
     build_indexes(rig.followed, by_name)
     rig.begin_writing(by_name)
     build_indexes(rig.contents, rig.contents.missing)
-    versions = rig.followed.indexes["version"].buckets
-    names = rig.followed.indexes["name"].buckets
+    versions = rig.followed.indexes["version"]
+    names = rig.followed.indexes["name"]
     async with rig.running():
         rig.put(thing("new", 2))  # the index in memory is dropped: another is stored
         await settle()
         rig.begin_writing({})
         rig.delete("default/p0000", "default/p1999")
-        rig.follower.catch_up()
+        with rig.follower.reading() as current:
+            assert current
         assert set(rig.followed.missing) == {"name"}
-        assert len(versions["1"]) == 1998
+        assert len(versions.keys_of("1")) == 1998
 
         await asyncio.sleep(1.1)
         assert not rig.followed.missing
-        assert len(names) == 1999
+        assert len(names.values()) == 1999
 
 
 # ---------------------------------------------------------------- failures
@@ -720,7 +721,8 @@ async def test_waiter_for_a_key_gets_each_state_after_the_one_it_read(
     rig.confirm()
     async with rig.running():
         rig.put(thing("a", 2), thing("b", 2), thing("a", 3))
-        with rig.follower.reading():
+        with rig.follower.reading() as current:
+            assert current
             assert rig.follower.behind == 0  # the follower has not run since
 
         with rig.waiters.for_key("default/a") as waiter:
@@ -733,6 +735,53 @@ async def test_waiter_for_a_key_gets_each_state_after_the_one_it_read(
             ]
             assert states == ["4", None]
             assert rig.decode.calls == 3  # nothing of b, the old state of the update
+
+
+async def test_reading_far_behind_tells_a_few_changes_and_leaves_the_rest(
+    followed: Open,
+) -> None:
+    rig = followed(thing("a"))
+    rig.confirm()
+    view = View()
+    rig.listen(view)
+    async with rig.running():
+        rig.decode.calls = 0
+        rig.put(*things(1000))
+        with rig.follower.reading() as current:
+            assert not current
+            assert 0 < rig.decode.calls < 100
+
+        with rig.waiters.for_steps() as told:
+            while not current:
+                told.clear()
+                await told.wait()
+                with rig.follower.reading() as current:
+                    assert (rig.follower.behind == 0) is current
+
+    assert (view.objects, view.broken) == (rig.states, [])
+
+
+async def test_walk_copies_the_store_while_it_changes(followed: Open) -> None:
+    rig = followed(*things(100))
+    rig.confirm()
+    copy: dict[str, KubeObject | None] = {}
+    walk = rig.followed.walk(copy.__setitem__)
+    for number, _ in enumerate(walk.steps()):
+        if number == 3:
+            rig.put(thing("p0001", 2), thing("p0099", 2), thing("a", 2), thing("z"))
+            rig.delete("default/p0002", "default/p0098")
+
+        with rig.follower.reading() as current:
+            assert current
+
+    walk.end()
+    rig.put(thing("p0001", 3))
+    with rig.follower.reading():
+        pass
+
+    found = {key: it.resource_version for key, it in copy.items() if it is not None}
+    assert found == rig.states | {"default/p0001": "2"}
+    assert not rig.followed.private
 
 
 async def test_waiter_for_a_key_gets_a_list_into_the_empty_store(

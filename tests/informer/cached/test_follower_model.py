@@ -116,7 +116,10 @@ class Program:
         """Begin to wait for a key, with the state of the store that is told now."""
         rig = self.rig
         key = f"default/{self.rng.choice(NAMES[:5])}"
-        with rig.follower.reading():
+        with rig.follower.reading() as current:
+            if not current:
+                return
+
             state = rig.followed.objects.get(key)
 
         waiter = self.waits.enter_context(rig.waiters.for_key(key))

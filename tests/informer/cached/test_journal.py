@@ -317,8 +317,11 @@ def test_difference_is_removed_when_the_reader_has_it_or_is_dead(
 
     assert kept == [{"default/a": "1"}] * 2
     assert written.known("7-1", 2) == {"default/a": "2"}
-    with pytest.raises(CacheError, match=r"reader 8-1 of .* missed the changes 2 to 3"):
+    with pytest.raises(CacheError, match="reader 8-1 has missed the changes 2 to 3"):
         written.behind("8-1", 1)
+
+    with pytest.raises(CacheError, match="journal is damaged"):
+        env.check()
 
 
 def test_reader_that_reads_on_loses_few_entries_of_a_large_trim(

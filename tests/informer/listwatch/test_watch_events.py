@@ -122,6 +122,27 @@ def test_event_that_repeats_a_deleted_state_resets_the_history() -> None:
     assert isinstance(result.error, HistoryReset)
 
 
+def test_event_that_is_left_out_moves_the_version_only() -> None:
+    events = [added(thing("a", 5)), added(thing("b", 6)), deleted(thing("b", 8))]
+
+    result = to_changes(events, "4", nothing, lambda obj, version: obj.name == "b")
+
+    assert changes(result) == ["Added a@5"]
+    assert (result.version, result.left_out, result.error) == ("8", 2, None)
+
+
+def test_event_that_is_left_out_at_the_last_version_changes_nothing() -> None:
+    result = to_changes([modified(thing("a", 4))], "4", nothing, lambda *_: True)
+
+    assert (result.version, result.left_out, result.error) == ("4", 1, None)
+
+
+def test_event_that_is_left_out_below_the_last_version_resets_the_history() -> None:
+    result = to_changes([modified(thing("a", 3))], "4", nothing, lambda *_: True)
+
+    assert isinstance(result.error, HistoryReset)
+
+
 def test_nondecimal_versions_are_not_compared() -> None:
     events = [
         added(thing("a", "z9")),

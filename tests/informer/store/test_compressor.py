@@ -239,10 +239,10 @@ async def test_index_functions_are_called_once_with_uncompressed_objects() -> No
     (found,) = rig.indexer.by_index("image", "web-0001")
     assert found is rig.indexer.get_by_key("default/web-0001")
     assert is_compressed(found)
-    buckets = rig.indexer.contents.indexes["node"].buckets
+    index = rig.indexer.contents.indexes["node"]
     objects = rig.indexer.contents.objects
-    assert all(obj is objects[key] for key, obj in buckets["node-1"].items())
-    assert list(buckets["node-1"]) == list(objects)
+    assert all(obj is objects[obj.key] for obj in index.objects_of("node-1"))
+    assert index.keys_of("node-1") == list(objects)
 
 
 async def test_indexes_added_later_read_compressed_objects() -> None:

@@ -160,11 +160,11 @@ SAMPLE = [f"n/p{number}" for number in (0, 1, MANY // 2, MANY - 1)]
 def seen_in(indexer: Indexer[KubeObject]) -> tuple[object, ...]:
     """Return the current number of objects, and the versions of a sample and an index."""
     found = [indexer.get_by_key(key) for key in SAMPLE]
-    buckets = indexer.contents.indexes["version"].buckets
+    index = indexer.contents.indexes["version"]
     return (
         len(indexer),
         {it.resource_version for it in found if it is not None},
-        {value: len(bucket) for value, bucket in buckets.items()},
+        {value: len(index.keys_of(value)) for value in index.values()},
         indexer.resource_version,
     )
 
@@ -257,7 +257,7 @@ async def test_index_added_to_a_queued_list_is_built_within_the_budget(
         while rig.indexer.resource_version != "1":
             await asyncio.sleep(0)
 
-        found = len(rig.indexer.contents.indexes["late"].buckets["all"])
+        found = len(rig.indexer.contents.indexes["late"].keys_of("all"))
 
     assert (found, called) == (MANY, MANY)
     assert meter.longest <= MOST
