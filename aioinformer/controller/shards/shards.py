@@ -167,8 +167,8 @@ class Shards(Lifecycle):
         self._users: list[ShardUser] = []
         self._replica: Replica | None = None  # set while it runs
         self._failure: Exception | None = None
-        # Notifies of the start and the end of a run.
-        self._changed = Notifier()
+        self._started = Notifier()
+        self._ended = Notifier()
         self._supervisor = Supervisor(self._run_supervised, f"shards {name}")
 
     def __repr__(self) -> str:
@@ -213,13 +213,17 @@ class Shards(Lifecycle):
         number = self.range_of(what)
         return "" if self._replica is None else self._replica.owners[number]
 
+    def owns(self, number: int) -> bool:
+        """Return True if work on a range may go on at this moment."""
+        return self._replica is not None and self._replica.owns(number)
+
     def check(self, number: int) -> None:
         """Fence a write. Call it right before sending, without an await in between.
 
         Raises:
             LeadershipLost: If another replica may own the range by now.
         """
-        if self._replica is None or not self._replica.owns(number):
+        if not self.owns(number):
             raise LeadershipLost(
                 f"{self.identity} does not own range {number} of shards {self.name}, or "
                 "its deadline has passed"
@@ -262,7 +266,7 @@ class Shards(Lifecycle):
         try:
             async with asyncio.timeout(START_SECONDS):
                 while not self.running:
-                    await self._changed.wait()
+                    await self._started.wait()
         except TimeoutError:
             raise OptionsError(
                 f"shards {self.name} do not run: enter them (async with shards:), or add "
@@ -335,7 +339,7 @@ class Shards(Lifecycle):
             Safe.
         """
         while self._failure is None:
-            await self._changed.wait()
+            await self._ended.wait()
 
         return self._failure
 
@@ -363,7 +367,7 @@ class Shards(Lifecycle):
             self._failure = exc
             raise
         finally:
-            self._changed.notify()
+            self._ended.notify()
 
     async def _run_replica(self, ready: Callable[[], None]) -> None:
         self._replica = Replica(
@@ -375,7 +379,7 @@ class Shards(Lifecycle):
             self._recorder,
             self._metrics,
         )
-        self._changed.notify()
+        self._started.notify()
         try:
             await self._replica.run(ready)
         finally:

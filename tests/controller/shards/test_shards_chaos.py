@@ -17,7 +17,7 @@ from aioinformer.model.resources import LEASES
 from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Cut, Delay, Refuse, Stall
 
-SEEDS = int(os.environ.get("SHARDS_SEEDS", "2"))
+SEEDS = int(os.environ.get("SHARDS_SEEDS", "1"))
 STEPS = 12
 
 
