@@ -87,7 +87,7 @@ class Replica:
         self._recorder = recorder
         self._metrics = metrics
         self._clock = BootClock(asyncio.get_running_loop())
-        self._watch = LeaseWatch(client, self._name, namespace, self)
+        self._watch = LeaseWatch(self._client, self._name, namespace, self)
         self._timing = self._member.timing
         self._timer: asyncio.TimerHandle | None = None
         self._group: asyncio.TaskGroup | None = None

@@ -15,7 +15,7 @@ from task_helpers import cancelled_after
 from aioinformer import Client, KubeObject, Shards
 from aioinformer.controller.event_recorder import EVENTS
 from aioinformer.errors import LeadershipLost, OptionsError
-from aioinformer.model.resources import LEASES
+from aioinformer.model.resources import LEASES, PODS
 from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Refuse
 
@@ -107,6 +107,48 @@ async def test_suspended_machine_owns_nothing_once_it_continues(
         await asyncio.sleep(0)
         assert cluster.working == {}
         assert await cluster.settled() < 10
+
+
+async def test_paused_process_ends_its_work_before_other_tasks_continue(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    read = loop.time
+    seen: list[int] = []
+
+    async def continue_after(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        seen.append(len(cluster.working))
+
+    async with cluster.replica("a") as a:
+        await cluster.settled()
+        others = [asyncio.create_task(continue_after(it)) for it in (0.0, 0.1, 1, 20)]
+        await asyncio.sleep(0)
+        monkeypatch.setattr(loop, "time", lambda: read() + 30)
+        with pytest.raises(LeadershipLost):
+            a.shards.check(0)
+
+        await asyncio.gather(*others)
+        # The first one was to run before the pause.
+        assert seen == [16, 0, 0, 0]
+        assert await cluster.settled() < 10
+
+
+async def test_rate_limit_of_the_client_delays_no_lease(
+    server: APIServer, cluster: Cluster
+) -> None:
+    async with Client.from_url(server.url, qps=0.1, burst=1) as client:
+        waiting = [asyncio.create_task(client.list(PODS)) for _ in range(9)]
+        shards = Shards("sites", client, ranges=16, namespace="ops")
+        shards.join(ShardListener())
+        async with shards:
+            await asyncio.sleep(5)
+            assert len(shards.held) == 16
+
+        for task in waiting:
+            task.cancel()
+
+    assert {it["spec"]["holderIdentity"] for it in cluster.fences()} == {""}
 
 
 # ---------------------------------------------------------------- views
