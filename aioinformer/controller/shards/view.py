@@ -157,6 +157,15 @@ class GroupView:
         """Return the newest known fence of a range."""
         return self.written.get(fence_name(self._group_name, index), self.fences[index])
 
+    def holders(self) -> list[str]:
+        """Return who holds each range by the newest known fences; empty for nobody."""
+        holders = ["" if fence is None else fence.holder for fence in self.fences]
+        for lease in self.written.values():
+            if lease.role is Role.FENCE:
+                holders[lease.index] = lease.holder
+
+        return holders
+
     def member(self, identity: str) -> ShardLease | None:
         """Return the newest known Lease of a member."""
         name = member_name(self._group_name, identity)
