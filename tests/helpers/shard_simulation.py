@@ -49,7 +49,7 @@ FAULTS = (
 
 @dataclass
 class Result:
-    """What a simulation has shown.
+    """Result of a simulation.
 
     Attributes:
         seed: Seed of the simulation.

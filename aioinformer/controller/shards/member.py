@@ -196,7 +196,7 @@ class Member:
 
         Args:
             write: Write that was sent.
-            outcome: What the server said.
+            outcome: Outcome, by the server's answer.
             now: Current time.
             version: `resourceVersion` of the Lease after a create or an update.
             uid: Its uid.

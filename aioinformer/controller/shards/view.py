@@ -1,4 +1,4 @@
-"""What one member has seen of its group, and what follows from that.
+"""View of a shard group by one member, and the decisions that follow from it.
 
 Records come from one ordered watch, so they are always judged by a view of the same age.
 Answers to own writes are ahead of it: they say what the next write replaces, and no more.
