@@ -29,6 +29,9 @@ class ShardingServer:
     list_seconds: Callable[[], float] = lambda: 0.0
     """Function that returns the duration of a list."""
 
+    watch_seconds: float = 0.0
+    """Time until a watch is accepted."""
+
     lists: list[tuple[Selectors, ListOptions]] = field(default_factory=list)
     watches: list[tuple[Selectors, WatchOptions]] = field(default_factory=list)
 
@@ -72,6 +75,7 @@ class ShardingSource:
     @asynccontextmanager
     async def watch(self, options: WatchOptions) -> AsyncIterator[Watch]:
         self.server.watches.append((self.selectors, options))
+        await asyncio.sleep(self.server.watch_seconds)
         async with self._part.watch(options) as watch:
             if not self.server.honours():
                 yield watch

@@ -525,7 +525,7 @@ class Replica:
         cancelled = [it for it in self._ending.values() if it is not None]
         overdue = min(cancelled, default=math.inf) + self._timing.stop
         due = min(self._member.next_due, overdue)
-        if self._joined and not math.isinf(due):
+        if self._joined and due < math.inf:  # -inf: at once
             # Timers may fire a little early, and nothing would be due then.
             soon = self._clock.now() + _SHORTEST_SECONDS
             self._timer = self._clock.call_at(max(due, soon), self.step)
