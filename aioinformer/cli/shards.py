@@ -187,8 +187,7 @@ class _Group:
     def owners(self) -> list[str]:
         """Owner of each range, or empty."""
         assert self.view is not None
-        numbers = range(len(self.view.fences))
-        return [self.view.owner(it, self.now, "") for it in numbers]
+        return self.view.owners(self.now)
 
     @property
     def unowned(self) -> list[int]:
@@ -205,7 +204,7 @@ class _Group:
             if not lease.holder:
                 continue
 
-            if self.view.is_silent(seen, self.now):
+            if self.now >= self.view.silent_at(seen):
                 found.append((lease, "silent"))
             else:
                 flags = lease.flags - {Flag.OWNER}

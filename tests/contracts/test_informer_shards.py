@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from api_calls import WIDGETS, WIDGETS_GROUP, an_event, change, make, named, rem
 from informers import plain
 from wire import proxying
 
-from aioinformer import Client, SharedInformerFactory
+from aioinformer import Added, Client, Deleted, SharedInformerFactory, Updated
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, PODS
 from aioinformer.model.shards import (
     HASHES,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from contract_servers import ServerUnderTest
 
     from aioinformer import Resource, SharedInformer
+    from aioinformer.informer.notifications import Notification
     from aioinformer.model.shards import ShardField
 
 GATE = "ShardedListAndWatch"
@@ -146,6 +148,52 @@ async def test_shard_of_an_object_is_that_of_its_field(
         if field == "namespace":
             sizes = sorted(len(it.store.list()) for it in parts)
             assert sizes == [0, 0, 0, len(made)]
+
+
+async def test_range_moves_between_informers_while_objects_change(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path, made = await collection_of(target, http, "configmaps", 40)
+    quarters = ranges_of(4)
+    before = ShardSelector(quarters[:2]), ShardSelector(quarters[2:])
+    after = ShardSelector(quarters[:1]), ShardSelector(quarters[1:])
+    async with informers_of(target, CONFIG_MAPS, *before) as parts:
+        seen: list[list[tuple[str, str]]] = [[], []]
+        for part, events in zip(parts, seen, strict=True):
+            part.add_event_handler(on_event=partial(_note, events))
+
+        async with asyncio.TaskGroup() as group:
+            for body in made[:20]:
+                name = body["metadata"]["name"]
+                label = {"metadata": {"labels": {"changed": "yes"}}}
+                group.create_task(change(http, f"{path}/{name}", label))
+                if body is made[5]:
+                    # The one that gains it lists it first.
+                    parts[1].set_selection(shards=after[1])
+                    await parts[1].wait_selection(timeout=30)
+                    parts[0].set_selection(shards=after[0])
+
+        await parts[0].wait_selection(timeout=30)
+        await union_is(parts, http, path)
+        await asyncio.sleep(0.2)
+
+    for index, events in enumerate(seen):
+        for body in made:
+            uid = body["metadata"]["uid"]
+            told = [kind for kind, about in events if about == uid]
+            had, has = (it[index].has_hash(hash_of(uid)) for it in (before, after))
+            expected = ["added"] * (had or has) + ["moved"] * (had and not has)
+            assert [it for it in told if it != "updated"] == expected
+
+
+def _note(events: list[tuple[str, str]], event: Notification) -> None:
+    match event:
+        case Updated(new=new):
+            events.append(("updated", new.uid))
+        case Deleted(obj=obj, reason=reason):
+            events.append((reason or "deleted", obj.uid))
+        case Added(obj=obj):
+            events.append(("added", obj.uid))
 
 
 async def test_one_of_four_shards_receives_at_most_30_percent_of_the_bytes(

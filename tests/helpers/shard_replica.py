@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aioinformer.controller.shards.member import (
@@ -19,6 +20,7 @@ from aioinformer.controller.shards.member import (
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from shard_simulation import Simulation
 
@@ -57,11 +59,11 @@ class Replica:
         self.skew = timedelta(seconds=world.random.uniform(-30, 30))
         # Keys in work by range, and ranges of which work may start.
         self.work: dict[int, set[int]] = {}
-        self.open: set[int] = set()
+        self.open: dict[int, None] = {}
         self._shown = 0
-        self._known: set[str] = set()
+        self._known: dict[str, None] = {}  # in order
         self._arriving: deque[tuple[float, int]] = deque()
-        self._inbox: list[tuple[object, ...]] = []
+        self._inbox: list[Callable[[], None]] = []
         self._timer = math.inf
         world.after(world.random.uniform(0.05, 0.3), self.list)
 
@@ -97,13 +99,13 @@ class Replica:
         for name in gone:
             self.member.lease_gone(name, now, missed=True)
 
-        self._known = set(names)
+        self._known = dict.fromkeys(names)
         self._shown = len(server.log)
         self._arriving.clear()
         if first or not self.member._view.synced:
             self.member.synced(now)
 
-        self.world.watching.add(self)
+        self.world.watching[self] = None
         self.drive()
 
     def reaches(self) -> bool:
@@ -132,10 +134,10 @@ class Replica:
             self._shown = index + 1
             change = server.log[index]
             if change.lease is not None:
-                self._known.add(change.name)
+                self._known[change.name] = None
                 self.member.lease_seen(change.lease, now)
             else:
-                self._known.discard(change.name)
+                self._known.pop(change.name, None)
                 self.member.lease_gone(change.name, now)
 
         if self._arriving:
@@ -176,14 +178,14 @@ class Replica:
                         self._send(command)
                     case Start(index):
                         self.world.started(self, index)
-                        self.open.add(index)
+                        self.open[index] = None
                     case Drain(index):
                         self.world.closed(self, index)
-                        self.open.discard(index)
+                        self.open.pop(index, None)
                         self._check_end(index)
                     case Cancel(index):
                         self.world.closed(self, index)
-                        self.open.discard(index)
+                        self.open.pop(index, None)
                         self._cancel(index)
 
             if self.member.next_due > now:
@@ -219,7 +221,7 @@ class Replica:
                 return
 
             if self.paused:
-                self._inbox.append((told, outcome, version, uid))
+                self._inbox.append(partial(told, outcome, version, uid))
                 return
 
             answer[0] = True
@@ -281,14 +283,10 @@ class Replica:
 
     def _cancel(self, index: int) -> None:
         timing = self.world.timing
-        longest = 0.0
         for key in tuple(self.work.get(index, ())):
             ends = self.random.uniform(0, timing.stop) / self.rate
-            longest = max(longest, ends)
             flight = self.random.uniform(0, timing.flight)
-            self.world.after(
-                ends, lambda key=key, flight=flight: self._end_work(index, key, flight)
-            )
+            self.world.after(ends, partial(self._end_work, index, key, flight))
 
         if not self.work.get(index):
             self._check_end(index)
@@ -314,10 +312,8 @@ class Replica:
             for key in tuple(keys):
                 if self.member.owns(index, now):
                     self.world.begun(self, key)
-                    self.world.after(
-                        self.random.uniform(0, 5),
-                        lambda index=index, key=key: self._end_work(index, key),
-                    )
+                    seconds = self.random.uniform(0, 5)
+                    self.world.after(seconds, partial(self._end_work, index, key))
                 else:
                     keys.discard(key)
 
@@ -327,8 +323,7 @@ class Replica:
 
         # What waited in the sockets, in any order.
         inbox, self._inbox = self._inbox, []
-        actions = [lambda told=told, rest=rest: told(*rest) for told, *rest in inbox]
-        actions += [self.drive, self.reconnect]
+        actions = [*inbox, self.drive, self.reconnect]
         self.random.shuffle(actions)
         for action in actions:
             action()

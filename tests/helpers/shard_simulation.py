@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shard_replica import Replica
@@ -123,7 +124,7 @@ class Simulation:
         self.server = LeaseServer()
         self.up = True
         self.now = 0.0
-        self.watching: set[Replica] = set()
+        self.watching: dict[Replica, None] = {}  # in order
         self.replicas: list[Replica] = []
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._number = 0
@@ -151,8 +152,8 @@ class Simulation:
     def after(self, seconds: float, call: Callable[[], object]) -> None:
         self.at(self.now + seconds, call)
 
-    def run(self, seconds: float) -> Result:
-        """Run for this long, and return what was seen."""
+    def run(self, seconds: float, *, until_violated: bool = False) -> Result:
+        """Run until this time, or until the first violation; return what was seen."""
         before = time.process_time()
         self.at(1.0, self._work)
         if self._faults:
@@ -163,6 +164,9 @@ class Simulation:
         while events and events[0][0] <= seconds:
             self.now, _, call = heapq.heappop(events)
             call()
+            if until_violated and self.result.violations:
+                break
+
             if self.now >= second + 1:
                 self.result.busiest = max(
                     self.result.busiest, self.server.requests - count
@@ -271,7 +275,7 @@ class Simulation:
             self.result.violations.append(f"{replica.identity} left with work")
 
         replica.alive = False
-        self.watching.discard(replica)
+        self.watching.pop(replica, None)
         self.replicas.remove(replica)
         self.suspended(replica)
 
@@ -344,7 +348,7 @@ class Simulation:
     def _rolling(self, _: Replica) -> None:
         for number, old in enumerate(tuple(self.replicas)):
             self.after(number * 8, self.join)
-            self.after(number * 8 + 4, lambda old=old: self._retire(old))  # type: ignore[misc]
+            self.after(number * 8 + 4, partial(self._retire, old))
 
     def _retire(self, replica: Replica) -> None:
         if replica.alive:
@@ -355,10 +359,7 @@ class Simulation:
         for replica in self.replicas:
             before = getattr(replica, name)
             setattr(replica, name, value)
-            self.after(
-                seconds,
-                lambda replica=replica, before=before: setattr(replica, name, before),
-            )
+            self.after(seconds, partial(setattr, replica, name, before))
 
     def _lost(self, _: Replica) -> None:
         self._for_a_while(60, "losing", 0.3)

@@ -15,20 +15,31 @@ clock.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from aioinformer.controller.lease_record import LeaseRecord
-from aioinformer.errors import DecodeError
+from aioinformer.errors import DecodeError, OptionsError
 from aioinformer.model.resources import LEASES
-from aioinformer.model.shards import ShardField, hash_of
+from aioinformer.model.shards import ShardField, ShardSelector, hash_of
 
 if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["GROUP_LABEL", "ROLE_LABEL", "Flag", "Role", "ShardLease", "fence_name"]
+__all__ = [
+    "GROUP_LABEL",
+    "ROLE_LABEL",
+    "Flag",
+    "Role",
+    "ShardLease",
+    "blank_lease",
+    "disagreement",
+    "fence_name",
+    "member_name",
+]
 
 GROUP_LABEL: Final = "aioinformer.dev/shards"
 ROLE_LABEL: Final = "aioinformer.dev/role"
@@ -204,3 +215,43 @@ def _index_of(group: str, name: str, ranges: int) -> int:
         raise ValueError(f"range {index} of {ranges}")
 
     return index
+
+
+_GROUP_LENGTH: Final = 40
+_GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+
+_MAX_RANGES: Final = 1024
+
+
+def blank_lease(group: str, ranges: int, field: ShardField) -> ShardLease:
+    """Return a Lease with the fields that all Leases of a group share.
+
+    Raises:
+        OptionsError: If the number of ranges is not a power of two, the field is unknown,
+            or the group cannot be part of a name.
+    """
+    if not _GROUP.fullmatch(group):
+        raise OptionsError(
+            f"the name of a shard group must be at most {_GROUP_LENGTH} lower-case "
+            f"letters, digits and inner hyphens, as it is part of names of Leases: "
+            f"{group!r}"
+        )
+
+    if not 1 <= ranges <= _MAX_RANGES or ranges & (ranges - 1):
+        raise OptionsError(
+            f"the number of ranges must be a power of two up to {_MAX_RANGES}, not "
+            f"{ranges}"
+        )
+
+    ShardSelector((), field)  # refuses an unknown field
+    return ShardLease(group, Role.MEMBER, "", "", 0, ranges, field)
+
+
+def disagreement(mine: ShardLease, other: ShardLease) -> str:
+    """Return why a replica cannot join a group whose Lease differs from its own."""
+    return (
+        f"the shard group {mine.group!r} has {other.ranges} ranges by {other.field} "
+        f"(Lease {other.name!r}), and this replica has {mine.ranges} by {mine.field}. "
+        f"Use the same options at all replicas. To change them, stop all replicas and "
+        f"delete the Leases with the label {GROUP_LABEL}={mine.group}"
+    )

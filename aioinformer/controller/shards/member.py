@@ -1,50 +1,40 @@
 """State machine of one member of a shard group.
 
-`Member` takes what a replica learns, and returns what it has to do. To drive it:
-
-1. Watch the Leases with the label `aioinformer.dev/shards: <group>`, in one ordered watch.
-   Call `lease_seen()` and `lease_gone()` for each change, and `synced()` after the first list.
-2. Call `step()` after every input, and when the clock passes `next_due`. Do the commands that
-   it returns, in their order. Each call may change `next_due`.
-3. Send each `Write` in a task of its own, and call `answered()` exactly once. Give up after
-   `timing.retry_period` seconds with `Outcome.NO_ANSWER`; also for every error that does not
-   prove that nothing was written. A write with `verb` "create" or "update" sends
-   `lease.body()`; "delete" sends only the name, with the uid as a precondition.
-4. Work only on keys of ranges for which `owns()` is True, and ask again before each write to
-   the API. `Start` begins or resumes a range, `Drain` takes nothing new of it, `Cancel`
-   cancels what is in work. When nothing of a drained or cancelled range is in work any more,
-   call `ended()`. After a pause of the process, `owns()` is False before `step()` has run.
-5. To end, call `leave()`, go on as before, and stop once `state` is `LEFT`.
-   If `refusal` is set, the member leaves by itself. Raise the text as an OptionsError.
-
-All times are seconds of one monotonic clock. Where the machine may be suspended, use one
-that goes on meanwhile, such as `CLOCK_BOOTTIME` of Linux.
+The docstring of the package says how to drive it.
 """
 
 from __future__ import annotations
 
-import enum
 import math
-import re
-from collections import deque
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from aioinformer.controller.shards.assignment import assign, score
+from aioinformer.controller.shards.assignment import assign
+from aioinformer.controller.shards.commands import (
+    Cancel,
+    Command,
+    Drain,
+    MemberState,
+    Outcome,
+    RangeRecord,
+    RangeState,
+    Start,
+    Write,
+)
 from aioinformer.controller.shards.lease import (
-    GROUP_LABEL,
     Flag,
     Role,
     ShardLease,
+    blank_lease,
+    disagreement,
     fence_name,
-    member_name,
 )
+from aioinformer.controller.shards.outbox import Outbox
+from aioinformer.controller.shards.own_lease import OwnLease
 from aioinformer.controller.shards.timing import SETTLE, ShardTiming
+from aioinformer.controller.shards.upkeep import Upkeep
 from aioinformer.controller.shards.view import GroupView
 from aioinformer.errors import OptionsError
-from aioinformer.model.shards import HASHES, ShardSelector
-from aioinformer.model.times import micro_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,136 +55,11 @@ __all__ = [
 ]
 
 
-_GROUP_LENGTH: Final = 40
-_GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-
-_MAX_RANGES: Final = 1024
-
 _MAX_WRITES: Final = 16
 """Writes of fences that one member has under way."""
 
-_MAX_SENT: Final = 64
-"""Own writes whose sight is still recognised."""
-
 _INELIGIBLE: Final = 60.0
 """Seconds for which a member that could not take its ranges asks for none."""
-
-
-class MemberState(enum.Enum):
-    """State of a member."""
-
-    JOINING = "joining"
-    """It has written its Lease, or waits to, and its watch has not shown that."""
-    LIVE = "live"
-    """It may own ranges, until its deadline."""
-    LOST = "lost"
-    """Its deadline passed or it was expelled. It writes nothing until all work has ended."""
-    LEAVING = "leaving"
-    """It gives its ranges away."""
-    LEFT = "left"
-    """It has ended. Nothing of it is in work, and no command follows."""
-
-
-class RangeState(enum.Enum):
-    """State of a range at one member."""
-
-    NONE = "none"
-    ACQUIRING = "acquiring"
-    """The fence was written, without an answer yet."""
-    HELD = "held"
-    DRAINING = "draining"
-    """Nothing new is started. The fence is not given up before the work has ended."""
-    STOPPING = "stopping"
-    """The range is lost. Its work was cancelled and has not ended."""
-    RELEASING = "releasing"
-    """No work is left. The free fence was written, without an answer yet."""
-
-
-class Outcome(enum.Enum):
-    """Outcome of a write."""
-
-    OK = "ok"
-    """Written. For a delete also: it did not exist."""
-    CONFLICT = "conflict"
-    """Refused, because the Lease has another version or uid, or exists, or does not."""
-    NO_ANSWER = "no answer"
-    """Unknown: it may have been written, or may still be. Also for refusals like 403."""
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Write of one Lease. At most one write of a Lease is under way.
-
-    Attributes:
-        verb: How to write it. An update replaces exactly `lease.version`.
-        lease: Lease to write.
-        sent: Time of the step that returned it.
-    """
-
-    verb: Literal["create", "update", "delete"]
-    lease: ShardLease
-    sent: float
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Begin to work on a range, or take new keys of it again."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """Start no new work on a range, and report the end of the rest."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Cancel all work on a range, and report its end."""
-
-    index: int
-
-
-Command: TypeAlias = Write | Start | Drain | Cancel
-
-
-_WORKING: Final = (RangeState.HELD, RangeState.DRAINING)
-
-
-@dataclass(frozen=True, slots=True)
-class _Retry:
-    """Pause before a Lease is written again; not for another version of it, if given."""
-
-    at: float
-    version: str | None
-
-
-@dataclass(slots=True)
-class _Range:
-    """State of a range at this member.
-
-    Attributes:
-        state: State.
-        answered: Time at which the write of the fence was answered.
-        until: Time at which a range whose fence was deleted is given up, or None.
-        unwanted: Time since which another member should have it, or None.
-        drained_by: Time at which the rest of its work is cancelled.
-        cancelled: True if the rest was cancelled.
-        quiet: Time at which nothing of cancelled work can arrive any more, or None
-            while it goes on.
-        free: Time since which it could be taken and was not, or None.
-    """
-
-    state: RangeState = RangeState.NONE
-    answered: float = 0.0
-    until: float | None = None
-    unwanted: float | None = None
-    drained_by: float = 0.0
-    cancelled: bool = False
-    quiet: float | None = None
-    free: float | None = None
 
 
 class Member:
@@ -203,7 +68,6 @@ class Member:
     Attributes:
         identity: Identity of this replica.
         timing: Durations.
-        epoch: Number that grows with each join.
         state: State of this member.
         reason: Why it is in this state, for logs; empty if that is obvious.
         refusal: Why it cannot belong to the group; empty if it can.
@@ -233,59 +97,28 @@ class Member:
         if not identity:
             raise OptionsError("the identity of a member cannot be empty")
 
-        if not _GROUP.fullmatch(group):
-            raise OptionsError(
-                f"the name of a shard group must be at most {_GROUP_LENGTH} lower-case "
-                f"letters, digits and inner hyphens, as it is part of names of Leases: "
-                f"{group!r}"
-            )
-
-        if ranges < 1 or ranges & (ranges - 1) or ranges > _MAX_RANGES:
-            raise OptionsError(
-                f"the number of ranges must be a power of two up to {_MAX_RANGES}, not "
-                f"{ranges}"
-            )
-
-        ShardSelector((), field)  # refuses an unknown field
         self.identity: str = identity
         self.timing: ShardTiming = ShardTiming() if timing is None else timing
-        self.epoch: int = 0
         self.state: MemberState = MemberState.JOINING
         self.reason: str = ""
         self.refusal: str = ""
         self.next_due: float = -math.inf
+        self._blank = blank_lease(group, ranges, field)
         self._view = GroupView(group, self.timing, ranges)
-        self._ranges = [_Range() for _ in range(ranges)]
-        self._blank = ShardLease(group, Role.MEMBER, "", "", 0, ranges, field)
-        self._name = member_name(group, identity)
-        self._commands: list[Command] = []
+        self._outbox = Outbox(identity, self.timing)
+        self._own = OwnLease(identity, self._blank, self.timing)
+        self._upkeep = Upkeep(
+            identity, self._blank, self._view, self._outbox, self.timing
+        )
+        self._ranges = [RangeRecord() for _ in range(ranges)]
         self._dirty = True
         self._plan_at = -math.inf
-        self._draws = 0
-
-        # Writes under way, and pauses after those that failed, by name.
-        self._writes: dict[str, Write] = {}
-        self._retry: dict[str, _Retry] = {}
-        self._wall: datetime | None = None
-
-        # Times at which the own Lease was written in this epoch, by its renewTime, and
-        # the newest of them that the watch has shown.
-        self._sent: dict[str, float] = {}
-        self._echo: float | None = None
-        # renewTime of writes of earlier epochs: those are not of another process.
-        self._earlier: deque[str] = deque(maxlen=_MAX_SENT)
         self._renew_at = -math.inf
         self._owner = False
         self._unable_until = -math.inf
         self._leaving = False
         self._ending = False
         self._end_by = math.inf
-
-        # A missing group is created; its creator may create all fences at once.
-        self._group_gone = -math.inf
-        self._founded: float | None = None
-        self._to_create: set[int] = set()
-
         self._wanted: tuple[str, ...] = ("",) * ranges
         self._wanted_for: tuple[list[str], list[str]] | None = None
         self._eligible: tuple[str, ...] = ()
@@ -300,20 +133,20 @@ class Member:
     def synced(self, now: float) -> None:
         """Record that all Leases of the first list were passed to `lease_seen`."""
         self._view.start(now)
-        self._group_gone = now
+        self._upkeep.group_gone(now)
         self._touch()
 
     def lease_seen(self, lease: ShardLease, now: float) -> None:
         """Record a Lease that the watch or a list has shown."""
         self._check_deadline(now)
-        if not self._agrees(lease):
+        if not self._agrees(lease, now):
             return
 
         if lease.role is Role.MEMBER:
             seen = self._view.members.get(lease.name)
             before = None if seen is None else seen.lease
             self._view.see(lease, now)
-            if lease.name == self._name:
+            if lease.name == self._own.name:
                 self._own_seen(lease, now)
             elif (
                 before is None
@@ -326,8 +159,8 @@ class Member:
             self._view.see(lease, now)
             if lease.role is Role.FENCE:
                 self._fence_seen(lease)
-            elif self._founded is None and self._is_mine(lease):
-                self._founded = now
+            elif self._upkeep.created is None and self._own.is_mine(lease):
+                self._upkeep.created = now
 
             self._touch()
 
@@ -342,8 +175,8 @@ class Member:
         self._check_deadline(now)
         index = self._view.forget(name, now)
         if name == self._blank.group:
-            self._founded, self._group_gone = None, now
-        elif name == self._name:
+            self._upkeep.group_gone(now)
+        elif name == self._own.name:
             self._renew_at = min(self._renew_at, now)
         elif index is not None:
             self._fence_gone(index, missed)
@@ -369,23 +202,15 @@ class Member:
             uid: Its uid.
         """
         self._check_deadline(now)
-        name = write.lease.name
-        if self._writes.get(name) is not write:
+        if not self._outbox.answered(write, outcome, now):
             return  # the watch was faster
 
-        del self._writes[name]
-        self._retry.pop(name, None)
-        if outcome is Outcome.OK:
-            if write.verb != "delete":
-                self._view.wrote(replace(write.lease, version=version, uid=uid))
-        elif outcome is Outcome.CONFLICT:
-            # Only another state of the Lease makes another attempt useful.
-            at = now + self.timing.retry_period
-            self._retry[name] = _Retry(at, write.lease.version)
-        else:
-            self._retry[name] = _Retry(now + self._pause(), None)
+        if outcome is Outcome.CONFLICT:
+            self._view.refused(write.lease)
+        elif outcome is Outcome.OK and write.verb != "delete":
+            self._view.wrote(replace(write.lease, version=version, uid=uid))
 
-        if name == self._name:
+        if write.lease.name == self._own.name:
             self._own_answered(write, outcome, now)
         elif write.lease.role is Role.FENCE:
             self._fence_answered(write, outcome, now)
@@ -417,60 +242,46 @@ class Member:
 
     # ------------------------------------------------------------ own Lease
 
-    def _agrees(self, lease: ShardLease) -> bool:
+    def _agrees(self, lease: ShardLease, now: float) -> bool:
         """Return True if a Lease belongs to a group as this member's; or refuse to join."""
         mine = self._blank
         if lease.ranges == mine.ranges and lease.field == mine.field:
-            return lease.index < mine.ranges
+            return True
 
         begins = self.state is MemberState.JOINING and not self.epoch
         if (lease.role is Role.GROUP or begins) and not self.refusal:
-            self.refusal = (
-                f"the shard group {mine.group!r} has {lease.ranges} ranges by "
-                f"{lease.field} (Lease {lease.name!r}), and this replica has "
-                f"{mine.ranges} by {mine.field}. Use the same options at all replicas; "
-                f"to change them, stop all replicas and delete the Leases with the label "
-                f"{GROUP_LABEL}={mine.group}"
-            )
+            self.refusal = disagreement(mine, lease)
             self.reason = "another number of ranges or another field"
-            self._leaving = True
-            if self.state is MemberState.LIVE:
-                self.state = MemberState.LEAVING
-
-            self._touch()
+            self.leave(now)
 
         return False
 
     def _own_seen(self, lease: ShardLease, now: float) -> None:
-        sent = self._sent.get(lease.renewed)
-        if sent is not None and lease.holder == self.identity:
-            write = self._writes.get(self._name)
+        if self._own.see(lease):
+            write = self._outbox.writes.get(lease.name)
             if write is not None and write.lease.renewed == lease.renewed:
-                del self._writes[self._name]  # a sight is as good as an answer
+                self._outbox.answered(write, Outcome.OK, now)  # as good as an answer
                 self._own_answered(write, Outcome.OK, now)
                 self._touch()
 
-            if self._is_echo(sent):
-                self._echo = sent
-                if self._founded is not None:
-                    self._touch()
+            if self._upkeep.created is not None or self._view.written:
+                self._touch()
 
-            if self.state is MemberState.JOINING and now < self._work_until(sent):
+            deadline = self._own.deadline
+            if (
+                self.state is MemberState.JOINING
+                and deadline is not None
+                and now < deadline
+            ):
                 self._begin(now)
         elif self.state is MemberState.LOST:
             self._touch()
-        elif self._sent and lease.epoch >= self.epoch:
+        elif self._own.was_sent and lease.epoch >= self.epoch:
             expelled = "it was expelled: others saw no renewal in time"
             other = f"another process has the identity {self.identity!r}"
             self._lose(other if lease.holder else expelled)
         elif self.state is MemberState.JOINING:
             self._touch()
-
-    def _is_echo(self, sent: float) -> bool:
-        return self._echo is None or sent > self._echo
-
-    def _work_until(self, sent: float) -> float:
-        return sent + self.timing.renew_deadline
 
     def _begin(self, now: float) -> None:
         self.state = MemberState.LEAVING if self._leaving else MemberState.LIVE
@@ -491,28 +302,19 @@ class Member:
         """End all work. Nothing is given up: others take the ranges when it has ended."""
         self.state = MemberState.LOST
         self.reason = reason
-        self._forget_epoch()
+        self._own.end_epoch()
+        self._upkeep.forget()
         for index, part in enumerate(self._ranges):
-            if part.state in _WORKING:
+            if part.works:
                 self._stop(index)
             elif part.state is not RangeState.STOPPING:
                 part.state = RangeState.NONE
 
         self._touch()
 
-    def _forget_epoch(self) -> None:
-        self._earlier.extend(self._sent)
-        self._sent.clear()
-        self._echo = self._founded = None
-        self._to_create.clear()
-
-    def _is_own(self, lease: ShardLease) -> bool:
-        """Return True if this process has written this state of its Lease."""
-        return lease.renewed in self._sent or lease.renewed in self._earlier
-
     def _own_answered(self, write: Write, outcome: Outcome, now: float) -> None:
         if outcome is Outcome.NO_ANSWER:
-            self._renew_at = now + self._pause()
+            self._renew_at = now + self._outbox.pause()
         elif outcome is Outcome.CONFLICT or write.lease.flags != self._flags(now):
             self._renew_at = now
         else:
@@ -534,10 +336,10 @@ class Member:
     def _renew(self, now: float, wall: datetime) -> None:
         """Write the own Lease if that is due."""
         base = self._view.member(self.identity)
-        at = max(self._renew_at, self._may_write_at(self._name, base))
+        at = max(self._renew_at, self._outbox.may_write_at(self._own.name, base))
         if self.state is MemberState.JOINING and base is not None and base.holder:
-            seen = self._view.members.get(self._name)
-            if seen is not None and not self._is_own(base):
+            seen = self._view.members.get(self._own.name)
+            if seen is not None and not self._own.is_own(base):
                 self.reason = f"another process has the identity {self.identity!r}"
                 at = max(at, seen.changed + self.timing.lease_duration)
 
@@ -545,39 +347,16 @@ class Member:
             self._due(at)
             return
 
-        ours = base is not None and base.renewed in self._sent
         if self.state is MemberState.JOINING:
             newest = self._view.newest_epoch(self.identity)
-            if not self._sent or (newest >= self.epoch and not ours):
-                self._forget_epoch()
-                self.epoch = max(self.epoch, newest) + 1
+            ours = base is not None and self._own.is_current(base)
+            if not self._own.was_sent or (newest >= self.epoch and not ours):
+                self._own.begin_epoch(newest)
 
-        stamp = self._stamp(wall)
-        lease = replace(
-            self._blank,
-            name=self._name,
-            holder=self.identity,
-            epoch=self.epoch,
-            flags=self._flags(now),
-            seconds=math.ceil(self.timing.lease_duration),
-            acquired=base.acquired if base is not None and ours else stamp,
-            renewed=stamp,
-        )
-        self._sent[stamp] = now
-        if len(self._sent) > _MAX_SENT:
-            self._earlier.append(oldest := next(iter(self._sent)))
-            del self._sent[oldest]
-
+        stamp = self._outbox.stamp(wall)
+        lease = self._own.renewal(base, self._flags(now), stamp, now)
         self._renew_at = now + self.timing.retry_period
-        self._write(lease, base, now)
-
-    def _stamp(self, wall: datetime) -> str:
-        """Return the date and time, later than each one before."""
-        if self._wall is not None and wall <= self._wall:
-            wall = self._wall + timedelta(microseconds=1)
-
-        self._wall = wall
-        return micro_time(wall)
+        self._outbox.write(lease, base, now)
 
     def _rejoin(self, now: float) -> None:
         """Join again, or leave, once all work has ended."""
@@ -590,18 +369,18 @@ class Member:
 
         self.state = MemberState.JOINING
         # All members come back at once when the API does.
-        self._renew_at = now + self.timing.retry_failed * self._draw()
+        self._renew_at = now + self.timing.retry_failed * self._outbox.draw()
 
     def _has_ended(self) -> bool:
         return all(part.state is RangeState.NONE for part in self._ranges)
 
     def _end(self, now: float) -> None:
         """Give up the own Lease as the last write, if it is there."""
-        if self._name in self._writes:
+        if self._own.name in self._outbox.writes:
             return  # the answer shows whether it is
 
         base = self._view.member(self.identity)
-        if base is None or not base.holder or not self._is_own(base):
+        if base is None or not base.holder or not self._own.is_own(base):
             self.state = MemberState.LEFT
             return
 
@@ -609,25 +388,22 @@ class Member:
             self._ending = True
             self._end_by = now + self.timing.retry_period
 
-        at = self._may_write_at(self._name, base)
+        at = self._outbox.may_write_at(self._own.name, base)
         if now < at:
             self._due(at)
             return
 
         named = any(
-            fence is not None and self._is_mine(fence)
+            fence is not None and self._own.is_mine(fence)
             for fence in map(self._view.fence, range(len(self._ranges)))
         )
         if named:  # the Lease must say that this epoch has ended
             gone = replace(base, holder="", flags=base.flags & {Flag.OWNER})
-            self._write(gone, base, now)
+            self._outbox.write(gone, base, now)
         else:
-            self._write(base, base, now, verb="delete")
+            self._outbox.write(base, base, now, verb="delete")
 
     # ------------------------------------------------------------ fences
-
-    def _is_mine(self, fence: ShardLease) -> bool:
-        return fence.holder == self.identity and fence.epoch == self.epoch
 
     def _fence_seen(self, lease: ShardLease) -> None:
         part = self._ranges[lease.index]
@@ -635,9 +411,9 @@ class Member:
         if newest is not lease:  # older than an answered write
             return
 
-        if self._is_mine(lease):
+        if self._own.is_mine(lease):
             part.until = None
-        elif part.state in _WORKING:
+        elif part.works:
             self._stop(lease.index)
 
         if (
@@ -649,7 +425,7 @@ class Member:
 
     def _fence_gone(self, index: int, missed: bool) -> None:
         part = self._ranges[index]
-        if part.state in _WORKING:
+        if part.works:
             deadline = self.deadline
             if missed or deadline is None:
                 self._stop(index)
@@ -663,18 +439,18 @@ class Member:
         part = self._ranges[index]
         done = outcome is Outcome.OK
         if outcome is not Outcome.NO_ANSWER:
-            self._to_create.discard(index)
+            self._upkeep.to_create.discard(index)
 
         if part.state is RangeState.ACQUIRING:
             part.state = RangeState.NONE
-            if done and self.deadline is not None and self._is_mine(write.lease):
+            if done and self.deadline is not None and self._own.is_mine(write.lease):
                 self._hold(index)
                 part.answered = now
                 part.until = None
         elif part.state is RangeState.RELEASING:
             if done and not write.lease.holder:
                 part.state = RangeState.NONE
-        elif part.state in _WORKING and done and self._is_mine(write.lease):
+        elif part.works and done and self._own.is_mine(write.lease):
             part.until = None
             part.answered = now
 
@@ -683,7 +459,7 @@ class Member:
         part.state = RangeState.HELD
         part.unwanted = part.free = None
         part.cancelled = False
-        self._commands.append(Start(index))
+        self._outbox.commands.append(Start(index))
 
     def _stop(self, index: int) -> None:
         part = self._ranges[index]
@@ -695,7 +471,7 @@ class Member:
         part = self._ranges[index]
         part.cancelled = True
         part.quiet = None
-        self._commands.append(Cancel(index))
+        self._outbox.commands.append(Cancel(index))
 
     def _note_ends(self, now: float) -> bool:
         """Go on with ranges whose cancelled work has ended; return True for any."""
@@ -722,32 +498,20 @@ class Member:
         """Write a fence as one's own, or as free. Return False if it has to wait."""
         base = self._view.fence(index)
         name = fence_name(self._blank.group, index)
-        at = self._may_write_at(name, base)
+        at = self._outbox.may_write_at(name, base)
         if now < at:
             self._due(at)
             return False
 
-        if len(self._writes) > _MAX_WRITES:
+        if len(self._outbox.writes) > _MAX_WRITES:
             return False  # an answer comes first
 
-        stamp = self._stamp(wall)
-        lease = replace(
-            self._blank,
-            role=Role.FENCE,
-            name=name,
-            index=index,
-            holder=self.identity if owner else "",
-            epoch=self.epoch if owner else 0,
-            acquired=stamp,
-            renewed=stamp,
-            seconds=math.ceil(self.timing.lease_duration),
-            moves=(0 if base is None else base.moves) + owner,
-        )
+        lease = self._own.fence(index, base, owner, self._outbox.stamp(wall))
         if owner and not self._owner:
             self._owner = True
             self._renew_at = now
 
-        self._write(lease, base, now)
+        self._outbox.write(lease, base, now)
         return True
 
     # ------------------------------------------------------------ decisions
@@ -785,7 +549,7 @@ class Member:
             elif dirty:
                 self._note_owners(now)
 
-        commands, self._commands = self._commands, []
+        commands, self._outbox.commands = self._outbox.commands, []
         return commands
 
     def _plan(self, now: float, wall: datetime) -> None:
@@ -793,18 +557,20 @@ class Member:
         due, self.next_due = self.next_due, math.inf
         others, unable = self._view.eligible(now, self.identity)
         self._assign(now, others, unable)
-        self._write_for_others(now, wall, others)
+        self._keep_up(now, wall, others)
+        me = self.identity
         for index, part in enumerate(self._ranges):
+            if part.state is RangeState.NONE and self._wanted[index] != me:
+                # Nothing is to be done for most ranges.
+                fence = self._view.fences[index]
+                if fence is not None and fence.holder != me and part.free is None:
+                    continue
+
             self._plan_range(index, part, now, wall)
 
         self._note_owners(now)
-        if (
-            self.state is MemberState.LEAVING
-            and self._has_ended()
-            and not any(
-                write.lease.role is Role.FENCE for write in self._writes.values()
-            )
-        ):
+        done = self.state is MemberState.LEAVING and self._has_ended()
+        if done and not self._outbox.writes:
             self._end(now)
 
         self._plan_at = self.next_due
@@ -824,19 +590,21 @@ class Member:
         for index, part in enumerate(self._ranges):
             fence = self._view.fence(index)
             holder = "" if fence is None else fence.holder
-            holders.append(self.identity if part.state in _WORKING else holder)
+            holders.append(self.identity if part.works else holder)
 
         if (members, holders) != self._wanted_for:
             self._wanted_for = members, holders
             self._wanted = assign(holders, members)
             self._eligible = tuple(members)
 
-    def _plan_range(self, index: int, part: _Range, now: float, wall: datetime) -> None:
+    def _plan_range(
+        self, index: int, part: RangeRecord, now: float, wall: datetime
+    ) -> None:
         wanted = self._wanted[index] == self.identity
         fence = self._view.fence(index)
-        if part.state in _WORKING and self._is_lost(index, part, now):
+        if part.works and self._is_lost(index, part, now):
             self._stop(index)
-        elif part.state in _WORKING and fence is None:
+        elif part.works and fence is None:
             self._claim(index, now, wall)  # it was deleted
 
         if part.state is RangeState.HELD:
@@ -851,9 +619,8 @@ class Member:
                 self._due(part.drained_by)
 
         if part.state is RangeState.RELEASING:
-            if wanted or (
-                fence is not None and not self._is_mine(fence)
-            ):  # the work has ended, so it begins by a write, as elsewhere
+            if wanted or (fence is not None and not self._own.is_mine(fence)):
+                # Only the answer to another write makes it held.
                 part.state = RangeState.NONE
             else:
                 self._claim(index, now, wall, owner=False)
@@ -861,7 +628,7 @@ class Member:
         if part.state is RangeState.NONE:
             self._plan_unheld(index, part, wanted, now, wall)
 
-    def _is_lost(self, index: int, part: _Range, now: float) -> bool:
+    def _is_lost(self, index: int, part: RangeRecord, now: float) -> bool:
         """Return True if another member may soon take a range, or has taken it."""
         if part.until is not None:
             if now >= part.until:
@@ -871,9 +638,11 @@ class Member:
 
         # A newer own Lease was seen, so the fence would have been: a list skipped it.
         name = fence_name(self._blank.group, index)
-        return name in self._view.written and (self._echo or 0.0) > part.answered
+        return name in self._view.written and (self._own.echo or 0.0) > part.answered
 
-    def _plan_held(self, index: int, part: _Range, wanted: bool, now: float) -> None:
+    def _plan_held(
+        self, index: int, part: RangeRecord, wanted: bool, now: float
+    ) -> None:
         if wanted:
             part.unwanted = None
             return
@@ -893,10 +662,10 @@ class Member:
         part.state = RangeState.DRAINING
         part.drained_by = now + self.timing.drain
         self._due(part.drained_by)
-        self._commands.append(Drain(index))
+        self._outbox.commands.append(Drain(index))
 
     def _plan_unheld(
-        self, index: int, part: _Range, wanted: bool, now: float, wall: datetime
+        self, index: int, part: RangeRecord, wanted: bool, now: float, wall: datetime
     ) -> None:
         fence = self._view.fence(index)
         if fence is None:
@@ -904,11 +673,11 @@ class Member:
             if wanted and not free:
                 self._due(self._view.absent[index] + self.timing.lease_duration)
         else:
-            free = self._view.is_free(fence) or self._is_mine(fence)
+            free = self._view.is_free(fence) or self._own.is_mine(fence)
 
         if not (wanted and free):
             part.free = None
-            if fence is not None and self._is_mine(fence):
+            if fence is not None and self._own.is_mine(fence):
                 part.state = RangeState.RELEASING  # an unanswered write arrived
                 self._claim(index, now, wall, owner=False)
 
@@ -933,114 +702,20 @@ class Member:
 
         self._touch()
 
-    def _write_for_others(self, now: float, wall: datetime, others: list[str]) -> None:
-        """Write the Leases of the group, and of members that cannot write their own."""
-        self._found(now, wall, others)
-        silent, again = self._view.expired(now, self.identity, others)
-        self._due(again)
-        for lease in silent:
-            self._expel(lease, lease, now, wall)
-
-        for name, (fence, since) in self._view.unknown(now).items():
-            if name == self._name:
-                continue
-
-            at = since + self.timing.lease_duration
-            at += self._view.pause(name, self.identity, others)
-            if now < at:
-                self._due(at)
-            else:
-                blank = replace(self._blank, name=name, epoch=fence.epoch)
-                self._expel(blank, None, now, wall)
-
-        for lease in self._view.abandoned(now, self.identity, others):
-            if now >= self._may_write_at(lease.name, lease):
-                self._write(lease, lease, now, verb="delete")
-
-    def _expel(
-        self, lease: ShardLease, base: ShardLease | None, now: float, wall: datetime
-    ) -> None:
-        """Write that a member's epoch has ended, unless the member writes first."""
-        at = self._may_write_at(lease.name, base)
-        if now < at:
+    def _keep_up(self, now: float, wall: datetime, others: list[str]) -> None:
+        """Write Leases that are not this member's alone."""
+        upkeep = self._upkeep
+        self._due(upkeep.write(now, wall, self._own, others))
+        at = upkeep.decided_at
+        if at is not None and now < at:
+            self._renew_at = min(self._renew_at, at)
             self._due(at)
-            return
 
-        stamp = self._stamp(wall)
-        flags = frozenset({Flag.OWNER})
-        gone = replace(lease, holder="", flags=flags, seconds=1, renewed=stamp)
-        self._write(gone, base, now)
-
-    def _found(self, now: float, wall: datetime, others: list[str]) -> None:
-        """Create the Lease of the group, and the fences of a group that is new."""
-        name = self._blank.group
-        if name in self._view.written:
-            return  # the watch shows it soon
-
-        if self._view.group is None:
-            pause = self._view.pause(name, self.identity, others)
-            at = max(self._group_gone + pause, self._may_write_at(name, None))
-            if now < at:
-                self._due(at)
-                return
-
-            stamp = self._stamp(wall)
-            group = replace(
-                self._blank,
-                role=Role.GROUP,
-                name=name,
-                holder=self.identity,
-                epoch=self.epoch,
-                acquired=stamp,
-                renewed=stamp,
-            )
-            self._write(group, None, now)
-
-        elif self._founded is not None and self._echo is not None:
-            # By then, all members that can work have shown themselves: they create
-            # their deleted Leases again. An own renewal that was sent later proves that
-            # the view is as new.
-            at = self._founded + self.timing.retry_period + self.timing.flight
-            if now < at:
-                self._due(at)
-                self._renew_at = min(self._renew_at, at)
-            elif self._echo >= at:
-                self._founded = None
-                if self._view.is_new():
-                    self._to_create.update(range(len(self._ranges)))
-
-        for index in sorted(self._to_create):
-            if self._view.fence(index) is not None:
-                self._to_create.discard(index)
-            else:
+        for index in sorted(upkeep.to_create):
+            if self._view.fence(index) is None:
                 self._claim(index, now, wall, owner=False)
-
-    def _write(
-        self,
-        lease: ShardLease,
-        base: ShardLease | None,
-        now: float,
-        verb: Literal["update", "delete"] = "update",
-    ) -> None:
-        if base is None:
-            write = Write("create", replace(lease, version="", uid=""), now)
-        else:
-            write = Write(verb, replace(lease, version=base.version, uid=base.uid), now)
-
-        self._writes[lease.name] = write
-        self._commands.append(write)
-
-    def _may_write_at(self, name: str, base: ShardLease | None) -> float:
-        """Return the earliest time of the next write of a Lease."""
-        if name in self._writes:
-            return math.inf
-
-        retry = self._retry.get(name)
-        version = "" if base is None else base.version
-        if retry is None or retry.version not in (None, version):
-            return -math.inf
-
-        return retry.at
+            else:
+                upkeep.to_create.discard(index)
 
     def _due(self, at: float) -> None:
         self.next_due = min(self.next_due, at)
@@ -1049,21 +724,13 @@ class Member:
         self._dirty = True
         self.next_due = -math.inf
 
-    def _draw(self) -> float:
-        """Return a number in [0, 1) that differs between members and calls."""
-        self._draws += 1
-        return score(f"{self.identity}/{self.epoch}", self._draws) / HASHES
-
-    def _pause(self) -> float:
-        return self.timing.retry_failed * (0.75 + 0.5 * self._draw())
-
     # ------------------------------------------------------------ views
 
     def owns(self, index: int, now: float) -> bool:
         """Return True if work on a range may go on and write at this moment."""
         part, deadline = self._ranges[index], self.deadline
         return (
-            part.state in _WORKING
+            part.works
             and deadline is not None
             and now < deadline
             and (part.until is None or now < part.until)
@@ -1072,13 +739,13 @@ class Member:
     @property
     def deadline(self) -> float | None:
         """Time until which this member may work, or None if it may not."""
-        if self._echo is None or self.state not in (
-            MemberState.LIVE,
-            MemberState.LEAVING,
-        ):
-            return None
+        lives = self.state in (MemberState.LIVE, MemberState.LEAVING)
+        return self._own.deadline if lives else None
 
-        return self._work_until(self._echo)
+    @property
+    def epoch(self) -> int:
+        """Number that grows with each join of this member."""
+        return self._own.epoch
 
     @property
     def states(self) -> tuple[RangeState, ...]:
@@ -1088,11 +755,8 @@ class Member:
     @property
     def held(self) -> frozenset[int]:
         """Ranges of which this member starts new work."""
-        return frozenset(
-            index
-            for index, part in enumerate(self._ranges)
-            if part.state is RangeState.HELD
-        )
+        states = enumerate(self.states)
+        return frozenset(index for index, state in states if state is RangeState.HELD)
 
     @property
     def wanted(self) -> frozenset[int]:
@@ -1100,13 +764,9 @@ class Member:
         if self.deadline is None:
             return frozenset()
 
-        return frozenset(
-            index
-            for index, (part, member) in enumerate(
-                zip(self._ranges, self._wanted, strict=True)
-            )
-            if member == self.identity or part.state in _WORKING
-        )
+        pairs = enumerate(zip(self._ranges, self._wanted, strict=True))
+        me = self.identity
+        return frozenset(i for i, (part, one) in pairs if part.works or one == me)
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -1124,15 +784,12 @@ class Member:
         return self._eligible
 
     def _note_owners(self, now: float) -> None:
-        owners = []
+        owners = self._view.owners(now)
         for index, part in enumerate(self._ranges):
-            owner = (
-                self.identity
-                if part.state in _WORKING
-                else self._view.owner(index, now, but=self.identity)
-            )
-            owners.append(owner)
-            if owner:
+            if part.works or owners[index] == self.identity:
+                owners[index] = self.identity if part.works else ""
+
+            if owners[index]:
                 self._unowned.pop(index, None)
             else:
                 self._unowned.setdefault(index, now)

@@ -105,6 +105,12 @@ class GroupView:
         if shown is None or self.is_newer(lease, shown):
             self.written[lease.name] = lease
 
+    def refused(self, lease: ShardLease) -> None:
+        """Record a conflict: what an earlier answer said is no longer so."""
+        written = self.written.get(lease.name)
+        if written is not None and written.version == lease.version:
+            del self.written[lease.name]
+
     def forget(self, name: str, now: float) -> int | None:
         """Record that a Lease was deleted, and return the index of a fence."""
         self.written.pop(name, None)
@@ -180,14 +186,18 @@ class GroupView:
         missing = self.fence(index) is None
         return missing and now >= self.absent[index] + self._timing.lease_duration
 
-    def is_silent(self, seen: SeenMember, now: float) -> bool:
-        """Return True if a member may be expelled."""
-        return now >= seen.changed + self._timing.lease_duration
+    def silent_at(self, seen: SeenMember) -> float:
+        """Return the time from which a member may be expelled."""
+        return seen.changed + self._timing.lease_duration
 
     def is_eligible(self, seen: SeenMember, now: float) -> bool:
         """Return True if a member may be given ranges."""
         lease = seen.lease
-        if not lease.holder or Flag.LEAVING in lease.flags or self.is_silent(seen, now):
+        if (
+            not lease.holder
+            or Flag.LEAVING in lease.flags
+            or now >= self.silent_at(seen)
+        ):
             return False
 
         return seen.joining is None or now < seen.joining + self._timing.joining
@@ -210,14 +220,17 @@ class GroupView:
         seen = self.members.get(member_name(self._group_name, identity))
         return seen is None or seen.joining is not None
 
-    def owner(self, index: int, now: float, but: str) -> str:
-        """Return the owner of a range, or nothing if there is none other than `but`."""
-        fence = self.fences[index]
-        if fence is None or fence.holder in ("", but) or self.is_free(fence):
-            return ""
-
-        seen = self.members.get(member_name(self._group_name, fence.holder))
-        return "" if seen is None or self.is_silent(seen, now) else fence.holder
+    def owners(self, now: float) -> list[str]:
+        """Return the owner of each range, which renews its Lease; empty for none."""
+        alive = {
+            (seen.lease.holder, seen.lease.epoch)
+            for seen in self.members.values()
+            if now < self.silent_at(seen)
+        }
+        return [
+            fence.holder if fence and (fence.holder, fence.epoch) in alive else ""
+            for fence in self.fences
+        ]
 
     def is_new(self) -> bool:
         """Return True if nobody can have worked in this group."""
@@ -232,27 +245,6 @@ class GroupView:
             fence.epoch for fence in self.fences if fence and fence.holder == identity
         ]
         return max(epochs, default=0) if lease is None else max([*epochs, lease.epoch])
-
-    def expired(
-        self, now: float, me: str, rank: list[str]
-    ) -> tuple[list[ShardLease], float]:
-        """Return Leases of members that are to be expelled, and when to ask again."""
-        due, again = [], now + self._timing.lease_duration
-        for seen in self.members.values():
-            lease = seen.lease
-            if not lease.holder or lease.holder == me:
-                continue
-
-            at = seen.changed + self._timing.lease_duration
-            if at <= now:
-                at += self.pause(lease.name, me, rank)
-
-            if at <= now:
-                due.append(lease)
-            else:
-                again = min(again, at)
-
-        return due, again
 
     def unknown(self, now: float) -> dict[str, tuple[ShardLease, float]]:
         """Return fences whose owner has no Lease, with the time since which it is missing."""
