@@ -524,7 +524,10 @@ class Replica:
 
         cancelled = [it for it in self._ending.values() if it is not None]
         overdue = min(cancelled, default=math.inf) + self._timing.stop
-        due = min(self._member.next_due, overdue)
+        deadline = self._member.deadline
+        due = min(
+            self._member.next_due, overdue, math.inf if deadline is None else deadline
+        )
         if self._joined and due < math.inf:  # -inf: at once
             # Timers may fire a little early, and nothing would be due then.
             soon = self._clock.now() + _SHORTEST_SECONDS
