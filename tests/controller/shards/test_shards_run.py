@@ -299,7 +299,9 @@ async def test_invalid_lease_is_ignored(
 # ---------------------------------------------------------------- other ranges
 
 
-async def test_other_number_of_ranges_ends_the_run(cluster: Cluster) -> None:
+async def test_other_number_of_ranges_ends_the_run(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     async with cluster.replica("a"):
         await cluster.settled()
         other = cluster.shards("b", ranges=32)
@@ -315,6 +317,8 @@ async def test_other_number_of_ranges_ends_the_run(cluster: Cluster) -> None:
 
         with pytest.raises(OptionsError, match="16"):
             await other.shutdown()
+
+    assert sum("failed, giving all ranges away" in it for it in texts(caplog)) == 2
 
 
 # ---------------------------------------------------------------- reports
