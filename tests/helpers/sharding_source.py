@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.watch import EventType, Selectors, Watch
@@ -28,6 +28,9 @@ class ShardingServer:
 
     list_seconds: Callable[[], float] = lambda: 0.0
     """Function that returns the duration of a list."""
+
+    lags: Callable[[int, int], int] = lambda least, newest: newest
+    """Function that returns the version of a list that may be of a server behind."""
 
     watch_seconds: float = 0.0
     """Time until a watch is accepted."""
@@ -68,6 +71,16 @@ class ShardingSource:
     async def list(self, options: ListOptions) -> AsyncIterator[ShardedFakePage]:
         self.server.lists.append((self.selectors, options))
         sharded = self.server.honours()
+        if options.resource_version_match == "NotOlderThan":
+            least, newest = map(
+                int, (options.resource_version, self.server.fake.resource_version)
+            )
+            if least <= newest:
+                version = str(self.server.lags(least, newest))
+                options = replace(
+                    options, resource_version=version, resource_version_match="Exact"
+                )
+
         async with self._part.list(options) as page:
             await asyncio.sleep(self.server.list_seconds())
             yield ShardedFakePage(page, self if sharded else None)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -17,7 +18,7 @@ from processes import PROMPT_SECONDS, ROOT, in_real_time, start
 from web_helpers import SentEvents
 
 from aioinformer.model import Resource
-from aioinformer.model.resources import DEPLOYMENTS, NAMESPACES, PODS
+from aioinformer.model.resources import DEPLOYMENTS, LEASES, NAMESPACES, PODS
 from aioinformer.testing import APIServer
 from aioinformer_apiserver.faults import Refuse
 
@@ -194,6 +195,62 @@ def assert_no_failure(log: str) -> None:
 def watches_of_sites(server: APIServer) -> list[object]:
     asked = ((it.verb, it.resource) for it in server.requests)
     return [it for it in asked if it == ("watch", "sites")]
+
+
+async def test_replicas_of_the_sharded_controller_share_all_sites(
+    server: APIServer, environment: dict[str, str]
+) -> None:
+    server.load(EXAMPLES / "site-crd.yaml")
+    names = [f"site-{number}" for number in range(12)]
+    for name in names:
+        body = {"metadata": {"name": name}, "spec": {"image": "nginx:1.29"}}
+        server.create(SITES, body)
+
+    async def scaled(replicas: int) -> None:
+        for name in names:
+            server.patch(SITES, name, {"spec": {"replicas": replicas}})
+
+        await server.until(
+            lambda: (
+                [it["spec"]["replicas"] for it in server.objects(DEPLOYMENTS)]
+                == [replicas] * len(names)
+            ),
+            timeout=30,
+        )
+
+    script, environment = (
+        EXAMPLES / "sharded_controller.py",
+        {**environment, "PORT": "0"},
+    )
+    async with (
+        start(script, environment=environment) as one,
+        start(script, environment=environment) as two,
+    ):
+        await server.until(lambda: ranges_of_owners(server) == [32, 32], timeout=30)
+        await scaled(3)
+        one.interrupt(signal.SIGTERM)
+        ends = [await one.end()]
+        assert ranges_of_owners(server) != [32, 32]
+        await scaled(4)  # also those of the other replica
+        two.interrupt(signal.SIGTERM)
+        ends.append(await two.end())
+
+    for end in ends:
+        assert (end.status, "ERROR" in end.err) == (0, False), end.err
+        assert "INFO:sites:reconciled default/site-" in end.err
+        assert end.seconds < PROMPT_SECONDS
+
+    assert ranges_of_owners(server) == []
+
+
+def ranges_of_owners(server: APIServer) -> list[int]:
+    """Return the number of ranges of each owner."""
+    owners = Counter(
+        it["spec"]["holderIdentity"]
+        for it in server.objects(LEASES)
+        if "-range-" in it["metadata"]["name"] and it["spec"].get("holderIdentity")
+    )
+    return list(owners.values())
 
 
 async def test_client_of_kubernetes_asyncio_feeds_an_informer(
