@@ -321,6 +321,18 @@ async def test_other_number_of_ranges_ends_the_run(
     assert sum("failed, giving all ranges away" in it for it in texts(caplog)) == 2
 
 
+async def test_second_process_with_an_identity_stays_out(cluster: Cluster) -> None:
+    async with cluster.replica("a") as first:
+        await cluster.settled()
+        second = cluster.shards("a")
+        second.join(ShardListener())
+        async with second:
+            await asyncio.sleep(60)
+            assert second.held == frozenset()
+            assert "another process has the identity 'a'" in second.why_not_ready()
+            assert len(first.shards.held) == 16
+
+
 # ---------------------------------------------------------------- reports
 
 
