@@ -276,6 +276,26 @@ async def test_replica_without_a_right_is_not_ready_until_it_has_it(
         assert a.shards.why_not_ready() == ""
 
 
+async def test_range_that_is_not_taken_makes_a_replica_not_ready(
+    server: APIServer, cluster: Cluster
+) -> None:
+    async with cluster.replica("a"):
+        await cluster.settled()
+
+    # The fence cannot be read, so it cannot be taken.
+    fence = next(it for it in cluster.fences() if it["metadata"]["name"][-2:] == "03")
+    server.patch(
+        LEASES,
+        fence["metadata"]["name"],
+        {"metadata": {"labels": {"aioinformer.dev/role": "other"}}},
+        namespace="ops",
+    )
+    async with cluster.replica("b") as b:
+        await asyncio.sleep(60)
+        assert b.shards.status().unowned == (3,)
+        assert b.shards.why_not_ready() == "ranges are not taken: 3"
+
+
 async def test_invalid_lease_is_ignored(
     server: APIServer, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
