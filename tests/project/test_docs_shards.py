@@ -28,7 +28,7 @@ from aioinformer.model.resources import CONFIG_MAPS, LEASES
 from aioinformer.testing import APIServer, User
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     Captured = pytest.CaptureFixture[str]
@@ -252,6 +252,6 @@ def test_stated_rule_is_that_of_the_timing() -> None:
         ShardTiming(lease_duration=15, renew_deadline=10)
 
 
-def evaluated(formula: str, values: dict[str, float]) -> float:
+def evaluated(formula: str, values: Mapping[str, float]) -> float:
     code = compile(ast.parse(formula.strip(), mode="eval"), "rule", "eval")
     return float(eval(code, {"__builtins__": {}}, values))
