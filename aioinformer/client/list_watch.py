@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import asynccontextmanager, contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, runtime_checkable
@@ -311,6 +312,7 @@ class ListWatch:
 
         Raises:
             OptionsError: If the client was never entered.
+            OSError: If the process cannot open more files just now.
 
         Cancellation:
             Safe.
@@ -321,6 +323,9 @@ class ListWatch:
         try:
             return await in_thread(self._client.config.endpoint_print)
         except OSError as exc:
+            if exc.errno in {errno.EMFILE, errno.ENFILE}:
+                raise  # with an empty print, it would count as another server
+
             logger.debug("certificate authority cannot be read: %r", exc)
             return ""
 
@@ -466,7 +471,7 @@ class HTTPListPage:
 
     @property
     def sharded(self) -> bool:
-        """True if the server has filtered the list by shard, False if it ignored that.
+        """True if the list shows that the server has filtered it by shard.
 
         Known when the iteration has ended.
         """
@@ -648,6 +653,7 @@ class DiscoveredListWatch:
 
         Raises:
             OptionsError: If the client was never entered.
+            OSError: If the process cannot open more files just now.
 
         Cancellation:
             Safe.

@@ -33,6 +33,7 @@ from aioinformer.controller.predicates import (
     resource_version_changed,
 )
 from aioinformer.controller.reconcile import Cause, ReconcileRequest, Result
+from aioinformer.controller.shards.sharded_informer import ShardedInformer
 from aioinformer.controller.shards.shards import Shards, ShardUser
 from aioinformer.controller.shards.status import RangeStatus, ShardsStatus
 from aioinformer.controller.source import enqueue_owner, enqueue_self
@@ -73,6 +74,7 @@ __all__ = [
     "Result",
     "RunningReconcile",
     "ShardUser",
+    "ShardedInformer",
     "Shards",
     "ShardsStatus",
     "annotations_changed",

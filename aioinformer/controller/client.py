@@ -397,7 +397,7 @@ class ReconcileClient:
 
 
 class ElectionClient:
-    """Wrapper of a `Client` for elections, not delayed by its `qps`.
+    """Wrapper of a `Client` for elections and shards, not delayed by its `qps`.
 
     A renewal that waits for other requests would cost the leadership.
 
@@ -419,6 +419,21 @@ class ElectionClient:
             OptionsError: If the client was never entered.
         """
         return self._client.namespace
+
+    def stream(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        gzip: bool | None = None,
+        accept: str = "",
+    ) -> AbstractAsyncContextManager[Response]:
+        """Send any request, such as a list or a watch: see `Client.stream`."""
+        request = verbs.Request(
+            method, path, params or {}, gzip=gzip, accept=accept, urgent=True
+        )
+        return self._client._stream(request)  # noqa: SLF001
 
     async def get(
         self, resource: Resource, name: str, *, namespace: str | None = None

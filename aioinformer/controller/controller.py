@@ -109,6 +109,8 @@ class Controller(Lifecycle):
             informer selects are not waited for: see `ReconcileClient`.
         A failed reconcile is logged with its key and cause, counted, and passed to
             `on_error`. Others continue. A reconcile of more than a minute is logged.
+        G14: With `shards`, an object is worked on by the replica that owns its range, and by
+            no other one. Writes of the others raise `LeadershipLost`.
         G12: A predicate that raises lets the change pass. A mapping that raises returns
             no requests. Both are reported.
 
@@ -173,9 +175,11 @@ class Controller(Lifecycle):
             over a field. False for no limit.
         tracer_provider: OpenTelemetry's provider, such as `trace.get_tracer_provider()`,
             to trace reconciles: see `aioinformer.tracing`. None for no traces.
-        shards: Group of replicas that share the objects of `for_`, whose informer then has
-            those of this replica only. The informers of `owns` have the objects of
-            all replicas, unless they are sharded by namespace, too.
+        shards: Group of replicas that share the objects of `for_`. Its informer then has
+            those of this replica only, and must not be used for anything else. Informers
+            of `owns` have the children of all objects, which is right unless these do
+            not fit into memory. Requests of `sources`, and of mappings in `watches`, are
+            dropped unless this replica has their object.
 
     Raises:
         OptionsError: If an option is invalid, such as a reconcile that does not take

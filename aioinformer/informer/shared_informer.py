@@ -285,8 +285,8 @@ class SharedInformer:
 
         Raises:
             SelectorSyntaxError: If a selector cannot be parsed.
-            OptionsError: If the informer has several namespaces or a store on disk, or
-                its source cannot change its selection.
+            OptionsError: If the informer has several namespaces or a store on disk, its
+                source cannot change its selection, or `shards` is no `ShardSelector`.
             InformerStopped: If the informer has ended.
             WrongLoop: If called from another event loop or thread.
         """
@@ -363,6 +363,7 @@ class SharedInformer:
         Raises:
             OptionsError: If a name has another function, or a function is not plain;
                 nothing was added.
+            CacheError: If the store on disk is damaged; nothing was added.
             InformerStopped: If the informer has ended.
             WrongLoop: If called from another event loop or thread.
 
@@ -511,6 +512,8 @@ class SharedInformer:
             HistoryReset: If versions go backwards meanwhile: the write may be lost.
             OptionsError: If it is not an object of this informer's kind, or has no
                 version that is a number (after a deletion, no uid).
+            CacheError: If the store on disk is damaged. The informer is about to
+                continue in memory: wait again.
             InformerStopped: If the informer has ended.
             WrongLoop: If called from another event loop or thread.
 
@@ -575,6 +578,7 @@ class SharedInformer:
             NotSynced: If the first list was refused twice in a row: see `wait_synced`.
             OptionsError: If the predicate is not a plain function, or the informer does
                 not have the key's namespace.
+            CacheError: If the store on disk is damaged; see `has_seen`.
             InformerStopped: If the informer has ended.
             WrongLoop: If called from another event loop or thread.
 

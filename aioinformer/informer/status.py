@@ -144,7 +144,8 @@ class InformerStatus:
     """True if the server filters by shard, False if it sends all objects and this
     process drops the others: see `SharedInformerFactory.informer`. As of the last list
     that shows it. None without `shards=`, and while unknown: filtered lists of custom
-    resources do not show it in Kubernetes 1.36."""
+    resources do not show it in Kubernetes 1.36, and processes that only read a store on
+    disk do not list."""
 
     cache: CacheStatus | None = None
     """State of the store on disk; None for an informer in memory."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
+from aioinformer.errors import OptionsError
 from aioinformer.model.selectors import FieldSelector, LabelSelector
+from aioinformer.model.shards import ShardSelector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
-    from aioinformer.model.shards import ShardSelector
     from aioinformer.watch.connectivity import Connectivity
     from aioinformer.watch.events import WatchEvent
 
@@ -78,7 +79,11 @@ class WatchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selectors:
-    """Selectors of a list-watch; an object is selected if all of them select it."""
+    """Selectors of a list-watch; an object is selected if all of them select it.
+
+    Raises:
+        OptionsError: If `shards` is no `ShardSelector`.
+    """
 
     label_selector: str = ""
     """Label selector in kubectl's syntax; empty for all."""
@@ -88,6 +93,11 @@ class Selectors:
 
     shards: ShardSelector | None = None
     """Selector by a hash of each object's uid or namespace; None for all."""
+
+    def __post_init__(self) -> None:
+        given: Any = self.shards
+        if not isinstance(given, ShardSelector | None):
+            raise OptionsError(f"shards must be a ShardSelector, not {given!r}")
 
     def selects(self, obj: KubeObject) -> bool:
         """Return True if an object is selected.
@@ -212,6 +222,7 @@ class Identified(Protocol):
 
         Raises:
             OptionsError: If the client was never entered.
+            OSError: If the process cannot open more files just now.
 
         Cancellation:
             Safe.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from canned import CannedServer
+from shortages import no_descriptors
 
 from aioinformer.client import Client, ClientConfig, Credentials, ListWatch, TLSOptions
 from aioinformer.client.list_watch import DiscoveredListWatch
@@ -153,6 +154,18 @@ async def test_endpoint_print_is_empty_if_it_cannot_be_known(tmp_path: Path) -> 
 
     assert await ListWatch(Client(config), PODS).endpoint_print() == ""
     assert await APIServer().list_watch(PODS).endpoint_print() == ""
+
+
+async def test_endpoint_print_fails_while_no_file_can_be_opened(tmp_path: Path) -> None:
+    """An empty print would be that of another server."""
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(b"CA 1\n")
+    config = ClientConfig(server="https://10.0.0.1", tls=TLSOptions(ca=ca))
+    source = ListWatch(Client(config), PODS)
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        await source.endpoint_print()
+
+    assert await source.endpoint_print() == print_of("https://10.0.0.1", ca=b"CA 1")
 
 
 async def test_endpoint_print_requires_a_client_that_was_entered() -> None:

@@ -11,7 +11,7 @@ from informer_helpers import running
 from informers import plain
 from selection_checker import SelectionChecker
 
-from aioinformer import SharedInformer
+from aioinformer import SharedInformer, SharedInformerFactory
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import PODS
 from aioinformer.model.shards import ShardSelector, ranges_of
@@ -20,6 +20,7 @@ from aioinformer_apiserver.faults import Cut, End, Gone, Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 RANGES = ranges_of(8)
 HALF = ShardSelector(RANGES[:4])
@@ -79,6 +80,24 @@ async def test_G13_shards_partition_the_objects(server: APIServer, gate: bool) -
         assert sorted(names) == sorted(f"pod-{number}" for number in range(80))
         for task in tasks:
             task.cancel()
+
+
+@pytest.mark.parametrize("gate", [True, False])
+async def test_G13_store_on_disk_has_only_objects_of_its_shards(
+    server: APIServer, tmp_path: Path, gate: bool
+) -> None:
+    pytest.importorskip("lmdb")
+    server.feature_gates = {GATE: gate}
+    for _ in range(2):  # the second one resumes from the store
+        factory = SharedInformerFactory(server.client(), cache_dir=tmp_path)
+        informer = factory.informer("v1", "pods", shards=HALF)
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            await settle(server, informer)
+            assert stored(informer) == expected(server, informer)
+            server.create(PODS, plain(f"new-{server.resource_version}"))
+            await settle(server, informer)
+            assert stored(informer) == expected(server, informer)
 
 
 async def test_G13_staying_objects_give_no_events(server: APIServer) -> None:

@@ -91,22 +91,19 @@ def no_echo(patch: pytest.MonkeyPatch) -> None:
 
 def no_expel(patch: pytest.MonkeyPatch) -> None:
     """Take the ranges of a silent member without a write to its Lease."""
-    real = GroupView.is_dead
+    real, step = GroupView.is_dead, Member.step
 
     def is_dead(self: GroupView, identity: str, epoch: int) -> bool:
-        if real(self, identity, epoch):
-            return True
-
         seen = self.members.get(member_name("sites", identity))
-        return seen is not None and self.clock() >= self.silent_at(seen)  # type: ignore[attr-defined]
+        now: float = self.now  # type: ignore[attr-defined]
+        silent = seen is not None and now >= self.silent_at(seen)
+        return silent or real(self, identity, epoch)
 
-    drive = Replica.drive
+    def with_clock(self: Member, now: float, wall: datetime) -> Any:
+        self._view.now = now  # type: ignore[attr-defined]
+        return step(self, now, wall)
 
-    def with_clock(self: Replica) -> None:
-        self.member._view.clock = self.local  # type: ignore[attr-defined]
-        drive(self)
-
-    patch.setattr(Replica, "drive", with_clock)
+    patch.setattr(Member, "step", with_clock)
     patch.setattr(GroupView, "is_dead", is_dead)
     patch.setattr(Upkeep, "_end_silent", lambda self, now, *_: now + 1)
 

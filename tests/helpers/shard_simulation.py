@@ -49,7 +49,7 @@ FAULTS = (
 
 @dataclass
 class Result:
-    """What a simulation has shown.
+    """Result of a simulation.
 
     Attributes:
         seed: Seed of the simulation.
@@ -388,7 +388,8 @@ class Simulation:
             self.after(self.random.uniform(0.2, 2), replica.reconnect)
 
     def _delete(self, _: Replica) -> None:
-        self._delete_leases([self.random.choice(sorted(self.server.leases))])
+        names = sorted(self.server.leases)
+        self._delete_leases(self.random.sample(names, min(len(names), 1)))
 
     def _delete_all(self, _: Replica) -> None:
         self._delete_leases(sorted(self.server.leases))

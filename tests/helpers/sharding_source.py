@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.watch import EventType, Selectors, Watch
@@ -28,6 +28,12 @@ class ShardingServer:
 
     list_seconds: Callable[[], float] = lambda: 0.0
     """Function that returns the duration of a list."""
+
+    lags: Callable[[int, int], int] = lambda least, newest: newest
+    """Function that returns the version of a list that may be of a server behind."""
+
+    watch_seconds: float = 0.0
+    """Time until a watch is accepted."""
 
     lists: list[tuple[Selectors, ListOptions]] = field(default_factory=list)
     watches: list[tuple[Selectors, WatchOptions]] = field(default_factory=list)
@@ -65,6 +71,16 @@ class ShardingSource:
     async def list(self, options: ListOptions) -> AsyncIterator[ShardedFakePage]:
         self.server.lists.append((self.selectors, options))
         sharded = self.server.honours()
+        if options.resource_version_match == "NotOlderThan":
+            least, newest = map(
+                int, (options.resource_version, self.server.fake.resource_version)
+            )
+            if least <= newest:
+                version = str(self.server.lags(least, newest))
+                options = replace(
+                    options, resource_version=version, resource_version_match="Exact"
+                )
+
         async with self._part.list(options) as page:
             await asyncio.sleep(self.server.list_seconds())
             yield ShardedFakePage(page, self if sharded else None)
@@ -72,6 +88,7 @@ class ShardingSource:
     @asynccontextmanager
     async def watch(self, options: WatchOptions) -> AsyncIterator[Watch]:
         self.server.watches.append((self.selectors, options))
+        await asyncio.sleep(self.server.watch_seconds)
         async with self._part.watch(options) as watch:
             if not self.server.honours():
                 yield watch

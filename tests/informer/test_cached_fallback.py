@@ -384,6 +384,29 @@ async def test_any_failing_read_leads_to_memory(
         monkeypatch.undo()
 
 
+async def test_deletion_ends_a_wait_although_the_store_was_lost(
+    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Environment) -> Any:
+        raise CacheError("a page is damaged")
+
+    async with (
+        cached(server, tmp_path) as (maps, _),
+        asyncio.TaskGroup() as group,
+    ):
+        a = maps.lister.get("default/a")
+        assert a is not None
+        group.create_task(maps.wait_until(lambda it: it is None, "default/a", 60))
+        group.create_task(maps.has_seen(a, 60, deleted=True))
+        await asyncio.sleep(0.1)
+        monkeypatch.setattr(Environment, "read", fail)
+        drop(server, "a")
+        await asyncio.sleep(5)
+        cache = maps.status.cache
+        assert cache is not None
+        assert cache.role == "memory"
+
+
 async def test_index_added_during_the_fallback_is_kept(
     server: APIServer, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from sharding_source import ShardingServer
 from aioinformer import Deleted, SharedInformer, SharedInformerFactory
 from aioinformer.errors import (
     InformerStopped,
+    InternalError,
     OptionsError,
     SelectorSyntaxError,
     ServerError,
@@ -81,207 +83,288 @@ class Pods:
         return list(self.events)
 
 
-@pytest.fixture
-async def pods() -> AsyncIterator[Pods]:
-    pods = Pods(Selectors(shards=FIRST))
+@asynccontextmanager
+async def first_half(**options: Any) -> AsyncIterator[Pods]:
+    """Run an informer of the first half, whose watch runs before the block starts."""
+    pods = Pods(Selectors(shards=FIRST), **options)
     async with running(pods.informer.run()):
         await pods.informer.wait_synced()
+        await asyncio.sleep(1)
         yield pods
 
 
 # ---------------------------------------------------------------- shards
 
 
-async def test_informer_stores_only_objects_of_its_shards(pods: Pods) -> None:
-    assert pods.stored == FIRSTS
+async def test_informer_stores_only_objects_of_its_shards() -> None:
+    async with first_half() as pods:
+        assert pods.stored == FIRSTS
 
-    for name in ("new-1", "new-2", "new-3", "new-4"):
-        pods.fake.add(named(name))
+        for name in ("new-1", "new-2", "new-3", "new-4"):
+            pods.fake.add(named(name))
 
+        await asyncio.sleep(1)
+        new = sorted(set(pods.stored) - set(FIRSTS))
+        assert new
+        assert all(FIRST.selects(KubeObject.of(named(it))) for it in new)
+
+
+async def test_added_shards_are_listed_alone_and_reported_as_added() -> None:
+    async with first_half() as pods:
+        assert await pods.change(shards=ALL) == [f"added {it}" for it in SECONDS]
+
+        assert pods.stored == sorted(NAMES)
+        assert [selectors.shards for selectors, _ in pods.server.lists] == [
+            FIRST,
+            SECOND,
+        ]
+        assert [selectors.shards for selectors, _ in pods.server.watches] == [
+            FIRST,
+            ALL,
+        ]
+
+
+async def test_removed_shards_leave_the_store_as_moved() -> None:
+    async with first_half() as pods:
+        assert sorted(await pods.change(shards=NONE)) == [
+            f"deleted {it}" for it in FIRSTS
+        ]
+
+        assert pods.stored == []
+        assert pods.reasons == {("moved", False)}
+        assert len(pods.server.lists) == 1
+
+
+async def test_staying_objects_give_no_events_when_others_come_and_leave() -> None:
+    async with first_half() as pods:
+        quarters = ranges_of(4)
+        overlapping = ShardSelector((quarters[1], quarters[2]))
+
+        events = await pods.change(shards=overlapping)
+
+        staying = [it for it in FIRSTS if it in pods.stored]
+        assert staying
+        assert not {it.partition(" ")[2] for it in events} & set(staying)
+
+
+async def test_removed_shards_that_return_are_added_again() -> None:
+    async with first_half() as pods:
+        await pods.change(shards=NONE)
+
+        assert await pods.change(shards=FIRST) == [f"added {it}" for it in FIRSTS]
+
+
+async def test_several_changes_within_a_moment_are_one() -> None:
+    async with first_half() as pods:
+        pods.informer.set_selection(shards=NONE)
+        pods.informer.set_selection(shards=ALL)
+        await asyncio.sleep(0.05)
+
+        events = await pods.change(shards=SECOND)
+
+        assert len(events) == len(NAMES)
+        assert [it.shards for it, _ in pods.server.lists] == [FIRST, SECOND]
+
+
+async def test_change_that_is_taken_back_at_once_ends_no_watch() -> None:
+    async with first_half() as pods:
+        pods.informer.set_selection(shards=ALL)
+        assert await pods.change(shards=FIRST) == []
+
+        await asyncio.sleep(1)
+        assert len(pods.server.watches) == 1
+
+
+async def test_selection_changes_when_the_added_shards_are_in_the_store() -> None:
+    async with first_half() as pods:
+        pods.server.list_seconds = lambda: 5.0
+        pods.informer.set_selection(shards=ALL)
+        await asyncio.sleep(4)
+        assert pods.informer.selection == Selectors(shards=FIRST)
+        assert pods.stored == FIRSTS
+
+        await pods.informer.wait_selection(timeout=5)
+        assert pods.informer.selection == Selectors(shards=ALL)
+        assert pods.stored == sorted(NAMES)
+
+
+async def test_watch_continues_while_added_shards_are_listed() -> None:
+    async with first_half() as pods:
+        pods.server.list_seconds = lambda: 60.0
+        await asyncio.sleep(1)
+        pods.events.clear()
+        pods.informer.set_selection(shards=ALL)
+        await asyncio.sleep(10)
+
+        pods.fake.modify(named(FIRSTS[0], changed="yes"))
+        await asyncio.sleep(0.1)
+        assert pods.events == [f"updated {FIRSTS[0]}"]
+        assert pods.informer.status.age == pytest.approx(0.1, abs=0.01)
+
+
+async def test_list_of_added_shards_is_repeated_until_it_succeeds() -> None:
+    async with first_half() as pods:
+        pods.fake.refuse(UNAVAILABLE, times=4)
+        pods.informer.set_selection(shards=ALL)
+        await asyncio.sleep(1)
+        assert pods.informer.status.last_error is UNAVAILABLE
+        assert pods.informer.status.phase == "watching"
+
+        await pods.informer.wait_selection(timeout=60)
+        assert pods.stored == sorted(NAMES)
+        assert pods.informer.status.last_error is None
+
+
+async def test_change_is_given_up_if_its_list_fails_and_another_one_follows() -> None:
+    async with first_half() as pods:
+        pods.fake.refuse(UNAVAILABLE, times=4)
+        pods.informer.set_selection(shards=ALL)
+        await asyncio.sleep(1)
+
+        assert await pods.change(shards=FIRST) == []
+        assert pods.informer.selection == Selectors(shards=FIRST)
+
+
+async def test_needed_list_is_not_repeated_when_more_shards_follow() -> None:
+    async with first_half() as pods:
+        quarters = [ShardSelector((it,)) for it in ranges_of(4)]
+        pods.server.list_seconds = lambda: 5.0
+        pods.informer.set_selection(shards=ShardSelector(ranges_of(4)[:3]))
+        await asyncio.sleep(4)
+        pods.informer.set_selection(shards=ALL)
+
+        await pods.informer.wait_selection(timeout=7)
+        listed = [it.shards for it, _ in pods.server.lists]
+        assert listed == [FIRST, quarters[2], quarters[3]]
+
+
+async def test_expired_version_during_a_change_leads_to_one_list_of_all() -> None:
+    async with first_half() as pods:
+        pods.server.list_seconds = lambda: 5.0
+        pods.informer.set_selection(shards=ALL)
+        await asyncio.sleep(1)
+        pods.events.clear()
+        pods.fake.gone()
+
+        await pods.informer.wait_selection(timeout=30)
+        await asyncio.sleep(1)
+        assert [it.shards for it, _ in pods.server.lists] == [FIRST, SECOND, ALL]
+        assert pods.events == [f"added {it}" for it in SECONDS]
+
+
+async def test_history_reset_found_by_the_list_leads_to_one_list_of_all() -> None:
+    async with first_half() as pods:
+        await asyncio.sleep(1)
+        pods.server.fake = FakeListerWatcher(named("other-1"), named("other-2"))
+
+        await pods.change(shards=ALL)
+
+        assert pods.stored == ["other-1", "other-2"]
+        # The first list of the added shards is refused: its version is too large.
+        listed = [it.shards for it, _ in pods.server.lists]
+        assert listed == [FIRST, SECOND, SECOND, ALL]
+        assert pods.informer.status.history_resets == 1
+
+
+async def test_list_of_added_shards_survives_errors_that_no_source_should_raise() -> (
+    None
+):
+    async with first_half() as pods:
+        errors = [OSError("the disk")] * 2
+
+        def honours() -> bool:
+            if errors:
+                raise errors.pop()
+
+            return True
+
+        await asyncio.sleep(1)
+        pods.server.honours = honours
+        await pods.change(shards=ALL)
+
+        assert pods.stored == sorted(NAMES)
+        assert pods.informer.status.restarts == 2
+
+
+async def test_bug_in_the_list_of_added_shards_ends_the_informer() -> None:
+    def honours() -> bool:
+        raise InternalError("a bug")
+
+    pods = Pods(Selectors(shards=FIRST))
+    run = asyncio.create_task(pods.informer.run())
+    await pods.informer.wait_synced()
     await asyncio.sleep(1)
-    new = sorted(set(pods.stored) - set(FIRSTS))
-    assert new
-    assert all(FIRST.selects(KubeObject.of(named(it))) for it in new)
-
-
-async def test_added_shards_are_listed_alone_and_reported_as_added(pods: Pods) -> None:
-    assert await pods.change(shards=ALL) == [f"added {it}" for it in SECONDS]
-
-    assert pods.stored == sorted(NAMES)
-    assert [selectors.shards for selectors, _ in pods.server.lists] == [FIRST, SECOND]
-    assert [selectors.shards for selectors, _ in pods.server.watches] == [FIRST, ALL]
-
-
-async def test_removed_shards_leave_the_store_as_moved(pods: Pods) -> None:
-    assert sorted(await pods.change(shards=NONE)) == [f"deleted {it}" for it in FIRSTS]
-
-    assert pods.stored == []
-    assert pods.reasons == {("moved", False)}
-    assert len(pods.server.lists) == 1
-
-
-async def test_staying_objects_give_no_events_when_others_come_and_leave(
-    pods: Pods,
-) -> None:
-    quarters = ranges_of(4)
-    overlapping = ShardSelector((quarters[1], quarters[2]))
-
-    events = await pods.change(shards=overlapping)
-
-    staying = [it for it in FIRSTS if it in pods.stored]
-    assert staying
-    assert not {it.partition(" ")[2] for it in events} & set(staying)
-
-
-async def test_removed_shards_that_return_are_added_again(pods: Pods) -> None:
-    await pods.change(shards=NONE)
-
-    assert await pods.change(shards=FIRST) == [f"added {it}" for it in FIRSTS]
-
-
-async def test_several_changes_within_a_moment_are_one(pods: Pods) -> None:
-    pods.informer.set_selection(shards=NONE)
-    pods.informer.set_selection(shards=ALL)
-    await asyncio.sleep(0.05)
-
-    events = await pods.change(shards=SECOND)
-
-    assert len(events) == len(NAMES)
-    assert [it.shards for it, _ in pods.server.lists] == [FIRST, SECOND]
-
-
-async def test_change_that_is_taken_back_at_once_ends_no_watch(pods: Pods) -> None:
-    pods.informer.set_selection(shards=ALL)
-    assert await pods.change(shards=FIRST) == []
-
-    await asyncio.sleep(1)
-    assert len(pods.server.watches) == 1
-
-
-async def test_selection_changes_when_the_added_shards_are_in_the_store(
-    pods: Pods,
-) -> None:
-    pods.server.list_seconds = lambda: 5.0
-    pods.informer.set_selection(shards=ALL)
-    await asyncio.sleep(4)
-    assert pods.informer.selection == Selectors(shards=FIRST)
-    assert pods.stored == FIRSTS
-
-    await pods.informer.wait_selection(timeout=5)
-    assert pods.informer.selection == Selectors(shards=ALL)
-    assert pods.stored == sorted(NAMES)
-
-
-async def test_watch_continues_while_added_shards_are_listed(pods: Pods) -> None:
-    pods.server.list_seconds = lambda: 60.0
-    await asyncio.sleep(1)
-    pods.events.clear()
-    pods.informer.set_selection(shards=ALL)
-    await asyncio.sleep(10)
-
-    pods.fake.modify(named(FIRSTS[0], changed="yes"))
-    await asyncio.sleep(0.1)
-    assert pods.events == [f"updated {FIRSTS[0]}"]
-    assert pods.informer.status.age == pytest.approx(0.1, abs=0.01)
-
-
-async def test_list_of_added_shards_is_repeated_until_it_succeeds(pods: Pods) -> None:
-    pods.fake.refuse(UNAVAILABLE, times=4)
-    pods.informer.set_selection(shards=ALL)
-    await asyncio.sleep(1)
-    assert pods.informer.status.last_error is UNAVAILABLE
-    assert pods.informer.status.phase == "watching"
-
-    await pods.informer.wait_selection(timeout=60)
-    assert pods.stored == sorted(NAMES)
-    assert pods.informer.status.last_error is None
-
-
-async def test_change_is_given_up_if_its_list_fails_and_another_one_follows(
-    pods: Pods,
-) -> None:
-    pods.fake.refuse(UNAVAILABLE, times=4)
-    pods.informer.set_selection(shards=ALL)
-    await asyncio.sleep(1)
-
-    assert await pods.change(shards=FIRST) == []
-    assert pods.informer.selection == Selectors(shards=FIRST)
-
-
-async def test_needed_list_is_not_repeated_when_more_shards_follow(pods: Pods) -> None:
-    quarters = [ShardSelector((it,)) for it in ranges_of(4)]
-    pods.server.list_seconds = lambda: 5.0
-    pods.informer.set_selection(shards=ShardSelector(ranges_of(4)[:3]))
-    await asyncio.sleep(4)
+    pods.server.honours = honours
     pods.informer.set_selection(shards=ALL)
 
-    await pods.informer.wait_selection(timeout=7)
-    listed = [it.shards for it, _ in pods.server.lists]
-    assert listed == [FIRST, quarters[2], quarters[3]]
+    with pytest.raises(InformerStopped):
+        await pods.informer.wait_selection(timeout=5)
+
+    with pytest.raises(InternalError, match="a bug"):
+        await run
 
 
-async def test_expired_version_during_a_change_leads_to_one_list_of_all(
-    pods: Pods,
-) -> None:
-    pods.server.list_seconds = lambda: 5.0
-    pods.informer.set_selection(shards=ALL)
-    await asyncio.sleep(1)
-    pods.events.clear()
-    pods.fake.gone()
+async def test_change_while_the_watch_is_opened_takes_effect_at_once() -> None:
+    async with first_half() as pods:
+        await asyncio.sleep(1)
+        pods.server.watch_seconds = 10.0
+        pods.fake.end()
+        await asyncio.sleep(6)
+        assert len(pods.server.watches) == 2
 
-    await pods.informer.wait_selection(timeout=30)
-    await asyncio.sleep(1)
-    assert [it.shards for it, _ in pods.server.lists] == [FIRST, SECOND, ALL]
-    assert pods.events == [f"added {it}" for it in SECONDS]
+        pods.informer.set_selection(shards=NONE)
+        await pods.informer.wait_selection(timeout=11)
+        assert pods.stored == []
 
 
-async def test_objects_of_removed_shards_are_moved_by_a_relist(pods: Pods) -> None:
-    pods.fake.refuse(UNAVAILABLE, times=3)
-    pods.fake.gone()
-    await asyncio.sleep(1.2)
-    gone = FIRSTS[0]
-    pods.fake.delete(named(gone))
+async def test_objects_of_removed_shards_are_moved_by_a_relist() -> None:
+    async with first_half() as pods:
+        pods.fake.refuse(UNAVAILABLE, times=3)
+        pods.fake.gone()
+        await asyncio.sleep(1.2)
+        gone = FIRSTS[0]
+        pods.fake.delete(named(gone))
 
-    events = await pods.change(shards=SECOND)
+        events = await pods.change(shards=SECOND)
 
-    assert sorted(events) == sorted(
-        [f"deleted {it}" for it in FIRSTS] + [f"added {it}" for it in SECONDS]
-    )
-
-
-async def test_changes_during_the_list_are_neither_lost_nor_repeated(
-    pods: Pods,
-) -> None:
-    pods.server.list_seconds = lambda: 1.0
-    pods.events.clear()
-    pods.informer.set_selection(shards=ALL)
-    await asyncio.sleep(0.5)
-    pods.fake.modify(named(FIRSTS[0], changed="yes"))
-    pods.fake.delete(named(FIRSTS[1]))
-    pods.fake.modify(named(SECONDS[0], changed="yes"))
-    pods.fake.delete(named(SECONDS[1]))
-    await asyncio.sleep(0.1)
-    assert pods.informer.selection == Selectors(shards=FIRST)
-
-    await pods.informer.wait_selection(timeout=5)
-    await pods.informer.wait_for_version(pods.fake.resource_version, timeout=5)
-    await asyncio.sleep(0.01)
-    assert pods.stored == sorted(set(NAMES) - {FIRSTS[1], SECONDS[1]})
-    changed = [f"updated {FIRSTS[0]}", f"deleted {FIRSTS[1]}"]
-    later = [f"updated {SECONDS[0]}", f"deleted {SECONDS[1]}"]
-    assert pods.events == [*changed, *(f"added {it}" for it in SECONDS), *later]
+        assert sorted(events) == sorted(
+            [f"deleted {it}" for it in FIRSTS] + [f"added {it}" for it in SECONDS]
+        )
 
 
-async def test_write_of_another_shard_is_not_waited_for(pods: Pods) -> None:
-    foreign = KubeObject.of(pods.fake.modify(named(SECONDS[0])))
-    own = KubeObject.of(pods.fake.modify(named(FIRSTS[0])))
+async def test_changes_during_the_list_are_neither_lost_nor_repeated() -> None:
+    async with first_half() as pods:
+        pods.server.list_seconds = lambda: 1.0
+        pods.events.clear()
+        pods.informer.set_selection(shards=ALL)
+        await asyncio.sleep(0.5)
+        pods.fake.modify(named(FIRSTS[0], changed="yes"))
+        pods.fake.delete(named(FIRSTS[1]))
+        pods.fake.modify(named(SECONDS[0], changed="yes"))
+        pods.fake.delete(named(SECONDS[1]))
+        await asyncio.sleep(0.1)
+        assert pods.informer.selection == Selectors(shards=FIRST)
 
-    assert not pods.informer.selects(foreign)
-    assert pods.informer.selects(own)
-    await pods.informer.has_seen(foreign, timeout=0)
+        await pods.informer.wait_selection(timeout=5)
+        await pods.informer.wait_for_version(pods.fake.resource_version, timeout=5)
+        await asyncio.sleep(0.01)
+        assert pods.stored == sorted(set(NAMES) - {FIRSTS[1], SECONDS[1]})
+        changed = [f"updated {FIRSTS[0]}", f"deleted {FIRSTS[1]}"]
+        later = [f"updated {SECONDS[0]}", f"deleted {SECONDS[1]}"]
+        assert pods.events == [*changed, *(f"added {it}" for it in SECONDS), *later]
 
-    await pods.change(shards=ALL)
-    assert pods.informer.selects(foreign)
+
+async def test_write_of_another_shard_is_not_waited_for() -> None:
+    async with first_half() as pods:
+        foreign = KubeObject.of(pods.fake.modify(named(SECONDS[0])))
+        own = KubeObject.of(pods.fake.modify(named(FIRSTS[0])))
+
+        assert not pods.informer.selects(foreign)
+        assert pods.informer.selects(own)
+        await pods.informer.has_seen(foreign, timeout=0)
+
+        await pods.change(shards=ALL)
+        assert pods.informer.selects(foreign)
 
 
 async def test_store_reaches_versions_of_other_shards_without_a_filtering_server() -> (
@@ -320,19 +403,20 @@ async def test_shards_by_namespace_are_filtered_by_namespace() -> None:
 
 
 @pytest.mark.parametrize("reason", ["field", "labels"])
-async def test_change_of_the_field_lists_the_new_selection(
-    pods: Pods, reason: str
-) -> None:
-    namespaces = ShardSelector(ALL.ranges[:1], "namespace")
-    change: dict[str, Any] = (
-        {"shards": namespaces} if reason == "field" else {"label_selector": "app=web"}
-    )
+async def test_change_of_the_field_lists_the_new_selection(reason: str) -> None:
+    async with first_half() as pods:
+        namespaces = ShardSelector(ALL.ranges[:1], "namespace")
+        change: dict[str, Any] = (
+            {"shards": namespaces}
+            if reason == "field"
+            else {"label_selector": "app=web"}
+        )
 
-    await pods.change(**change)
+        await pods.change(**change)
 
-    selectors = pods.server.lists[-1][0]
-    assert len(pods.server.lists) == 2
-    assert selectors == pods.informer.selection
+        selectors = pods.server.lists[-1][0]
+        assert len(pods.server.lists) == 2
+        assert selectors == pods.informer.selection
 
 
 # ---------------------------------------------------------------- labels
@@ -370,11 +454,14 @@ async def test_deletion_during_the_list_of_new_labels_is_a_deletion() -> None:
         assert pods.reasons == {("moved", False), ("", True)}
 
 
-async def test_selectors_that_are_not_passed_stay(pods: Pods) -> None:
-    await pods.change(label_selector="app=web")
+async def test_selectors_that_are_not_passed_stay() -> None:
+    async with first_half() as pods:
+        await pods.change(label_selector="app=web")
 
-    assert pods.informer.selection == Selectors(label_selector="app=web", shards=FIRST)
-    assert pods.stored == sorted(set(FIRSTS) & set(NAMES[:5]))
+        assert pods.informer.selection == Selectors(
+            label_selector="app=web", shards=FIRST
+        )
+        assert pods.stored == sorted(set(FIRSTS) & set(NAMES[:5]))
 
 
 # ---------------------------------------------------------------- life
@@ -406,12 +493,15 @@ async def test_transformed_and_left_out_objects_follow_the_selection() -> None:
         assert pods.stored == NAMES[:5]
 
 
-async def test_wait_raises_when_the_list_does_not_succeed_in_time(pods: Pods) -> None:
-    pods.fake.refuse(UNAVAILABLE, times=100)
-    pods.informer.set_selection(shards=ALL)
+async def test_wait_raises_when_the_list_does_not_succeed_in_time() -> None:
+    async with first_half() as pods:
+        pods.fake.refuse(UNAVAILABLE, times=100)
+        pods.informer.set_selection(shards=ALL)
 
-    with pytest.raises(TimeoutError, match=r"pods does not have its .* 503: try later"):
-        await pods.informer.wait_selection(timeout=5)
+        with pytest.raises(
+            TimeoutError, match=r"pods does not have its .* 503: try later"
+        ):
+            await pods.informer.wait_selection(timeout=5)
 
 
 async def test_wait_raises_when_the_informer_ends() -> None:
@@ -428,6 +518,17 @@ async def test_wait_raises_when_the_informer_ends() -> None:
 
     with pytest.raises(InformerStopped):
         pods.informer.set_selection(shards=FIRST)
+
+
+async def test_informer_that_ends_just_after_a_change_leaves_no_timer() -> None:
+    pods = Pods(Selectors(shards=FIRST))
+    async with running(pods.informer.run()):
+        await pods.informer.wait_synced()
+        pods.informer.set_selection(shards=ALL)
+        await asyncio.sleep(0.05)
+
+    await asyncio.sleep(1)
+    assert pods.stored == FIRSTS
 
 
 # ---------------------------------------------------------------- the server
@@ -473,6 +574,13 @@ def test_invalid_selector_is_refused() -> None:
 
     with pytest.raises(SelectorSyntaxError):
         pods.informer.set_selection(label_selector="a in")
+
+
+def test_ranges_without_a_selector_are_refused() -> None:
+    ranges: Any = ranges_of(2)
+
+    with pytest.raises(OptionsError, match="must be a ShardSelector, not"):
+        Pods(Selectors()).informer.set_selection(shards=ranges)
 
 
 async def test_informer_of_several_namespaces_refuses() -> None:

@@ -33,6 +33,9 @@ class World:
         self.server = ShardingServer(
             self.fake,
             honours=lambda: self.rng.random() < self.honoured,
+            lags=lambda least, newest: (
+                newest if self.rng.random() < 0.5 else self.rng.randint(least, newest)
+            ),
             list_seconds=lambda: self.rng.choice([0, 0, 0.5, 5]),
         )
         self.living: dict[str, dict[str, Any]] = {}

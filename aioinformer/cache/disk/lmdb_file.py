@@ -32,6 +32,9 @@ HEADER: Final = b"header"
 _READERS: Final = 1024
 _DATABASES: Final = 128
 
+# One file at a time: each gets a part of the addresses that are left.
+_mapping: Final = threading.Lock()
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_header = msgspec.msgpack.Decoder(Header).decode
 
@@ -87,17 +90,19 @@ def open_file(
     """
     package = import_lmdb()
     try:
-        env: lmdb.Environment = package.open(
-            os.fspath(path),
-            map_size=new_map_size(),
-            mode=0o600,
-            create=False,
-            sync=False,
-            max_readers=_READERS,
-            max_dbs=_DATABASES,
-            max_spare_txns=1,
-            readonly=not create,
-        )
+        with _mapping:
+            env: lmdb.Environment = package.open(
+                os.fspath(path),
+                map_size=new_map_size(),
+                mode=0o600,
+                create=False,
+                sync=False,
+                max_readers=_READERS,
+                max_dbs=_DATABASES,
+                max_spare_txns=1,
+                readonly=not create,
+            )
+
         try:
             env.reader_check()
             return env, _checked(env, package.Error, create=create, seconds=seconds)

@@ -23,6 +23,8 @@ __all__ = ["Block", "Thread", "Transactions", "new_map_size"]
 
 _LARGEST_MAP = 64 * 2**30
 _SMALLEST_MAP = 16 * 2**20
+# A map may take one of so many parts of the addresses that are left.
+_PARTS = 8
 
 
 class Thread:
@@ -255,12 +257,12 @@ class Transactions:
 def new_map_size() -> int:
     """Return the address space to reserve for a file, which cannot grow beyond that.
 
-    It takes no memory and no space on the disk. A process may open many files, so each
-    gets a quarter of what is left, where addresses are scarce: with `ulimit -v`, or on a
-    processor of 32 bits.
+    It takes no memory and no space on the disk. Where addresses are scarce, with
+    `ulimit -v` or on a processor of 32 bits, a file gets an eighth of what is left: a
+    process may open many files.
     """
     size = _LARGEST_MAP
-    while size > _SMALLEST_MAP and not _may_map(4 * size):
+    while size > _SMALLEST_MAP and not _may_map(_PARTS * size):
         size //= 2
 
     return size

@@ -24,8 +24,8 @@ _GROUPS: Final[WeakKeyDictionary[SharedInformer, Shards]] = WeakKeyDictionary()
 class ActiveRanges:
     """Ranges of a group that are owned, and whose objects an informer has completely.
 
-    It sets the informer's selection to the ranges that the replica owns or will own. Its
-    user is a `ShardUser`, and passes `hold`, `start` and `drain` on.
+    It is a `ShardUser` without work of its own, and sets the informer's selection to the
+    ranges that the replica owns or will own.
 
     Args:
         shards: Group.
@@ -93,6 +93,19 @@ class ActiveRanges:
         """Give a range up: see `ShardUser`."""
         self._owned.discard(number)
         self.active.discard(number)
+
+    def cancel(self, number: int) -> None:
+        """Give a range up: see `ShardUser`."""
+        self.drain(number)
+
+    def busy(self, number: int) -> bool:
+        """Return False: a range is given up at once."""
+        return False
+
+    def drain_all(self) -> None:
+        """Give all ranges up, after leaving the group."""
+        self._owned.clear()
+        self.active.clear()
 
     async def run(self) -> None:
         """Take note of lists that are complete, until cancelled.

@@ -1,4 +1,4 @@
-"""Which member should have which range.
+"""Assignment of ranges to members.
 
 Members have equal quotas, and keep the ranges that they hold. Rendezvous hashing decides
 only about the rest: which ranges move, and where to. Members with equal views decide

@@ -68,7 +68,7 @@ class Write:
     """Write of one Lease. At most one write of a Lease is under way.
 
     Attributes:
-        verb: How to write it. An update replaces exactly `lease.version`.
+        verb: Kind of write. An update replaces exactly `lease.version`.
         lease: Lease to write.
         sent: Time of the step that returned it.
     """
@@ -104,7 +104,7 @@ Command: TypeAlias = Write | Start | Drain | Cancel
 
 @dataclass(slots=True)
 class RangeRecord:
-    """What a member knows of its work on a range.
+    """Record of a range at one member.
 
     Attributes:
         state: State.

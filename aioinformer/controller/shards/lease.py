@@ -57,7 +57,7 @@ class Role(StrEnum):
 
 
 class Flag(StrEnum):
-    """What a member says of itself."""
+    """Statement of a member about itself."""
 
     JOINING = "joining"
     """It has not seen its own Lease yet."""
@@ -94,7 +94,7 @@ class ShardLease:
         ranges: Number of ranges of the group.
         field: Field of an object's metadata that is hashed.
         index: Number of the range of a fence; -1 for others.
-        flags: What a member says of itself.
+        flags: Statements of a member about itself.
         seconds: `leaseDurationSeconds`, for people.
         acquired: `acquireTime`, for people.
         renewed: `renewTime`, different in each write of a member.

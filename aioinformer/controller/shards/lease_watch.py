@@ -18,10 +18,10 @@ from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.model.resources import LEASES
 
 if TYPE_CHECKING:
-    from aioinformer.client.client import Client
-    from aioinformer.informer.handlers.registration import Registration
+    from aioinformer.controller.client import ElectionClient
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.status import InformerStatus
+    from aioinformer.model.objects import KubeObject
 
 __all__ = ["LeaseReader", "LeaseWatch"]
 
@@ -37,7 +37,7 @@ _LONGEST_SECONDS: Final = 60.0
 _CHECK_SECONDS: Final = 1.0
 
 _FAILURES: Final = 3
-_PATIENCE_SECONDS: Final = 8.0
+_PATIENCE_SECONDS: Final = 12.0
 
 
 class LeaseReader(Protocol):
@@ -64,7 +64,7 @@ class LeaseWatch:
     """
 
     def __init__(
-        self, client: Client, group: str, namespace: str, reader: LeaseReader
+        self, client: ElectionClient, group: str, namespace: str, reader: LeaseReader
     ) -> None:
         self._group = group
         self._source = ListWatch(
@@ -113,13 +113,12 @@ class LeaseWatch:
                 # The reader gets the writes in the order of the server.
                 queue=OrderedFIFO(key_func=attrgetter("key")),
             )
-            handler = informer.add_event_handler(on_event=self._notice, name="member")
             self._informer, self._began = informer, _now()
             self._outdated.clear()
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(informer.run(), name=informer.name),
-                    group.create_task(self._complete(informer, handler)),
+                    group.create_task(self._pass_on(informer)),
                 ]
                 while True:
                     await asyncio.sleep(_CHECK_SECONDS)
@@ -129,21 +128,30 @@ class LeaseWatch:
                 for task in tasks:
                     task.cancel()
 
-            logger.warning(
-                "shards %s: the watch of Leases does not show what was written, or "
-                "fails: replacing it (last error: %s)",
+            # The informer and the writes log their errors.
+            logger.info(
+                "shards %s: the watch of Leases is behind, replacing it (last error: %s)",
                 self._group,
                 self.problem,
             )
 
-    async def _complete(self, informer: SharedInformer, handler: Registration) -> None:
-        """Tell the reader what the list of this informer lacks."""
-        await handler.wait_synced()
-        for name in self._shown.keys() - {it.name for it in informer.indexer.list()}:
+    async def _pass_on(self, informer: SharedInformer) -> None:
+        """Pass on the list in one step, and then each change.
+
+        A member that saw a part of a list would take its own Lease for a sign that it
+        has seen everything before.
+        """
+        await informer.wait_synced(fail_fast=False)
+        listed = informer.indexer.list()
+        for name in self._shown.keys() - {it.name for it in listed}:
             self._note(name, "")
             self._reader.lease_gone(name, missed=True)
 
+        for it in listed:
+            self._take(it)
+
         self._reader.leases_synced()
+        informer.add_event_handler(on_event=self._notice, name="member")
 
     def _is_late(self) -> bool:
         since = min((it for _, it in self._outdated.values()), default=math.inf)
@@ -166,18 +174,22 @@ class LeaseWatch:
         if isinstance(event, Deleted):
             self._note(obj.name, "")
             self._reader.lease_gone(obj.name, missed=event.final_state_unknown)
-            return
+        else:
+            self._take(obj)
 
+    def _take(self, obj: KubeObject) -> None:
+        if self._shown.get(obj.name) == obj.resource_version:
+            return  # the handler begins with the list
+
+        self._note(obj.name, obj.resource_version)
         try:
             lease = ShardLease.of(obj)
         except DecodeError as exc:
             logger.warning(
                 "shards %s: ignoring Lease %s: %s", self._group, obj.key, exc
             )
-            return
-
-        self._note(obj.name, obj.resource_version)
-        self._reader.lease_seen(lease)
+        else:
+            self._reader.lease_seen(lease)
 
     def _note(self, name: str, version: str) -> None:
         """Record the version that is shown; empty after a deletion."""

@@ -196,7 +196,7 @@ class Member:
 
         Args:
             write: Write that was sent.
-            outcome: What the server said.
+            outcome: Outcome, by the server's answer.
             now: Current time.
             version: `resourceVersion` of the Lease after a create or an update.
             uid: Its uid.
@@ -586,11 +586,10 @@ class Member:
             others = [*others, self.identity]
 
         members = sorted(others or unable)
-        holders = []
+        holders = self._view.holders()
         for index, part in enumerate(self._ranges):
-            fence = self._view.fence(index)
-            holder = "" if fence is None else fence.holder
-            holders.append(self.identity if part.works else holder)
+            if part.state is not RangeState.NONE and part.works:
+                holders[index] = self.identity
 
         if (members, holders) != self._wanted_for:
             self._wanted_for = members, holders
@@ -786,12 +785,11 @@ class Member:
     def _note_owners(self, now: float) -> None:
         owners = self._view.owners(now)
         for index, part in enumerate(self._ranges):
-            if part.works or owners[index] == self.identity:
-                owners[index] = self.identity if part.works else ""
-
-            if owners[index]:
-                self._unowned.pop(index, None)
-            else:
-                self._unowned.setdefault(index, now)
+            if part.state is not RangeState.NONE and part.works:
+                owners[index] = self.identity
+            elif owners[index] == self.identity:
+                owners[index] = ""
 
         self._owners = tuple(owners)
+        unowned = [index for index, owner in enumerate(owners) if not owner]
+        self._unowned = {index: self._unowned.get(index, now) for index in unowned}

@@ -87,7 +87,7 @@ class Replica:
         self._recorder = recorder
         self._metrics = metrics
         self._clock = BootClock(asyncio.get_running_loop())
-        self._watch = LeaseWatch(client, self._name, namespace, self)
+        self._watch = LeaseWatch(self._client, self._name, namespace, self)
         self._timing = self._member.timing
         self._timer: asyncio.TimerHandle | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -289,6 +289,7 @@ class Replica:
         """End the run by a failure."""
         if self._failure is None:
             self._failure = failure
+            self._metrics.died(failure)
 
         self._over.set()
 
@@ -469,20 +470,20 @@ class Replica:
         if state is self._state:
             return
 
-        if self._state is MemberState.LIVE:
+        if self._state in (MemberState.LIVE, MemberState.LEAVING):
             self._apart_since = now
+            if state in (MemberState.LOST, MemberState.JOINING):
+                self._metrics.lost(len(self._working), member.reason)
 
         self._state = state
         match state:
             case MemberState.LIVE:
                 self._was_live = True
                 self._metrics.joined(member.epoch)
-            case MemberState.LOST:
-                self._metrics.lost(len(self._working), member.reason)
             case MemberState.LEFT:
                 self._metrics.left()
                 self._start_over(now)
-            case MemberState.JOINING | MemberState.LEAVING:
+            case MemberState.JOINING | MemberState.LOST | MemberState.LEAVING:
                 pass
             case _:
                 assert_never(state)
@@ -524,8 +525,11 @@ class Replica:
 
         cancelled = [it for it in self._ending.values() if it is not None]
         overdue = min(cancelled, default=math.inf) + self._timing.stop
-        due = min(self._member.next_due, overdue)
-        if self._joined and not math.isinf(due):
+        deadline = self._member.deadline
+        due = min(
+            self._member.next_due, overdue, math.inf if deadline is None else deadline
+        )
+        if self._joined and due < math.inf:  # -inf: at once
             # Timers may fire a little early, and nothing would be due then.
             soon = self._clock.now() + _SHORTEST_SECONDS
             self._timer = self._clock.call_at(max(due, soon), self.step)

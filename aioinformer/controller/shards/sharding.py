@@ -8,7 +8,7 @@ the object is gone, that of the change that led to the request.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from aioinformer._tasks import Notifier, run_concurrently
 from aioinformer.budget import LoopBudget
@@ -106,25 +106,28 @@ class Sharding:
             work: Work of this run.
 
         Raises:
-            OptionsError: If the group does not run.
+            OptionsError: If the group does not run, or has other ranges.
             InformerStopped: If the informer has ended.
         """
         await self.shards.wait_running()
         self._work = work
         self.shards.join(self)
-        await run_concurrently(self._ranges.run(), self._tell_new())
+        await run_concurrently(
+            self._ranges.run(), self._tell_new(), self._fail_with_group()
+        )
 
     def leave(self) -> None:
         """Leave the group, once all work has ended."""
         self.shards.leave(self)
-        for number in tuple(self._ranges.active):
-            self._ranges.drain(number)
-
+        self._ranges.drain_all()
         self._work = None
         self._absent.clear()
         self._followed.clear()
         self._ending.clear()
         self._new.clear()
+
+    async def _fail_with_group(self) -> NoReturn:
+        raise await self.shards.failed()
 
     def _activated(self, numbers: frozenset[int]) -> None:
         self._new |= numbers
@@ -275,7 +278,7 @@ class Sharding:
             else:
                 return None
 
-        if number not in self._ranges.active:
+        if number not in self._ranges.active or not self.shards.owns(number):
             return None
 
         self._in_work[number] += 1

@@ -134,7 +134,7 @@ class Shards(Lifecycle):
         lease_duration: Duration = 20.0,
         renew_deadline: Duration = 11.0,
         retry_period: Duration = 3.0,
-        drain_timeout: Duration = 8.0,
+        drain_timeout: Duration = 7.0,
         namespace: str | None = None,
         identity: str | None = None,
         metrics: MetricsSink = NULL_SINK,
@@ -213,13 +213,17 @@ class Shards(Lifecycle):
         number = self.range_of(what)
         return "" if self._replica is None else self._replica.owners[number]
 
+    def owns(self, number: int) -> bool:
+        """Return True if work on a range may go on at this moment."""
+        return self._replica is not None and self._replica.owns(number)
+
     def check(self, number: int) -> None:
         """Fence a write. Call it right before sending, without an await in between.
 
         Raises:
             LeadershipLost: If another replica may own the range by now.
         """
-        if self._replica is None or not self._replica.owns(number):
+        if not self.owns(number):
             raise LeadershipLost(
                 f"{self.identity} does not own range {number} of shards {self.name}, or "
                 "its deadline has passed"

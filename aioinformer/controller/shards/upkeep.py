@@ -29,7 +29,7 @@ class Upkeep:
     Args:
         identity: Identity of the member.
         blank: Lease with the fields that all Leases of the group share.
-        view: What the member has seen.
+        view: Leases that the member has seen.
         outbox: Writes of the member.
         timing: Durations of the group.
     """

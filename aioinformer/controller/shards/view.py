@@ -1,4 +1,4 @@
-"""What one member has seen of its group, and what follows from that.
+"""View of a shard group by one member, and the decisions that follow from it.
 
 Records come from one ordered watch, so they are always judged by a view of the same age.
 Answers to own writes are ahead of it: they say what the next write replaces, and no more.
@@ -156,6 +156,15 @@ class GroupView:
     def fence(self, index: int) -> ShardLease | None:
         """Return the newest known fence of a range."""
         return self.written.get(fence_name(self._group_name, index), self.fences[index])
+
+    def holders(self) -> list[str]:
+        """Return who holds each range by the newest known fences; empty for nobody."""
+        holders = ["" if fence is None else fence.holder for fence in self.fences]
+        for lease in self.written.values():
+            if lease.role is Role.FENCE:
+                holders[lease.index] = lease.holder
+
+        return holders
 
     def member(self, identity: str) -> ShardLease | None:
         """Return the newest known Lease of a member."""

@@ -364,14 +364,14 @@ class Follower:
             pause = self._read_journal(header, over)
             self._current = False
             if self.behind == 0:
-                if not self.synced and self._is_confirmed(header):
+                self._current = self._settle(over) and self._tell_gone(over)
+                ready = self._current and (not walk or self._build(over))
+                if ready and not self.synced and self._is_confirmed(header):
                     self._begin()
                     changed = True
+                    ready = self._current = self._tell_gone(over)
 
-                self._current = self._settle(over) and self._tell_gone(over)
-                complete = self._current and (
-                    not walk or (self._build(over) and self._walk(over))
-                )
+                complete = ready and (not walk or self._walk(over))
                 pause = POLL_SECONDS if complete else 0.0
 
         if self._waiters.waiting and (
@@ -413,7 +413,11 @@ class Follower:
         # A writer may have confirmed objects of another cluster or transform.
         ours = same_identity(header, self._claims)
         believed = header.listed and self.writer.vouches(now) and ours
-        return believed and self._env.is_of_writer(self.writer)
+        if not (believed and self._env.is_of_writer(self.writer)):
+            return False
+
+        # Each read of an index that is not built yet reads all objects.
+        return not self._contents.missing
 
     def _begin(self) -> None:
         """Start the listeners: the store is confirmed."""

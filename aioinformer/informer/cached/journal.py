@@ -191,16 +191,28 @@ class Journal:
         key = obj.key.encode()
         return _HEAD.pack(kind, len(key), len(old)) + key + old + new
 
-    def recover(self) -> None:
+    def recover(self, over: Callable[[], bool] = _never) -> bool:
         """Remove staged changes that were never appended, in a write transaction.
 
-        A writer calls it when it begins, and when it gives up a list.
+        A writer that begins calls it until none is left.
+
+        Args:
+            over: Function that returns True once time is up.
+
+        Returns:
+            True if none is left.
         """
         with self._env.write() as txn, txn.cursor(self._journal) as cursor:
             self._raised = txn.id()
-            if cursor.set_range(_NUMBER.pack(self._env.header.last + 1)):
-                while cursor.delete():
-                    pass
+            present = cursor.set_range(_NUMBER.pack(self._env.header.last + 1))
+            removed = 0
+            while present:
+                present = _deleted(cursor)
+                removed += 1
+                if not removed % _BETWEEN_CHECKS and over():
+                    break
+
+        return not present
 
     def deletions(self, version: str) -> dict[str, int]:
         """Return the versions of recent deletions above a version, by key.

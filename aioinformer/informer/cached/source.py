@@ -211,7 +211,7 @@ class CachedSource:
         while True:
             try:
                 return await self._open()
-            except CacheError as exc:
+            except (CacheError, OSError) as exc:
                 if not lacks_descriptors(exc):
                     raise
 
@@ -403,6 +403,7 @@ class CachedSource:
         )
         if told is None:
             told = ToldStore(MemoryContents({}, parts.indexer.report))
+            parts.waiters.note_missed()
 
         parts.indexer.use(told.contents)
         parts.indexer.add_indexers(functions)  # some came meanwhile
@@ -614,8 +615,15 @@ class CachedSource:
             not_served=state.not_served,
             last_error=self.last_error,
             failures=state.failures,
+            sharded_by_server=self._sharded_by_server,
             cache=cache,
         )
+
+    @property
+    def _sharded_by_server(self) -> bool | None:
+        """True if the server filters by shard, None if this process does not list."""
+        reflector = None if self._store is None else self._store.writer.reflector
+        return None if reflector is None else reflector.sharded_by_server
 
     def _cache_status(self, now: float | None) -> CacheStatus:
         store, state = self._store, self._state

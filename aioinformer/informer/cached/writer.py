@@ -248,6 +248,7 @@ class CacheWriter:
 
         reflector = self.reflector = self._new_reflector(pipeline, resume)
         try:
+            await self._recover()
             async with asyncio.TaskGroup() as group:
                 name = reflector.name
                 tasks = [
@@ -263,6 +264,15 @@ class CacheWriter:
             self._end()
             raise
 
+    async def _recover(self) -> None:
+        """Remove what a writer that died in a list has left in the journal."""
+        budget = LoopBudget.current()
+        await budget.start()
+        while not self._journal.recover(budget.over):
+            await budget.start()
+
+        budget.end()
+
     def _resume_compression(
         self, compressor: BodyCompressor, indexer: Indexer[KubeObject]
     ) -> None:
@@ -277,7 +287,6 @@ class CacheWriter:
         """Make the store that of this writer; return where its reflector continues."""
         env, claims = self._env, self._claims
         with env.write():
-            self._journal.recover()
             header = env.header
             adopted = replace(header, endpoint=claims.endpoint)
             # The reflector checks the uid of the cluster before it resumes. Until then,

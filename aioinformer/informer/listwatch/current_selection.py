@@ -108,6 +108,12 @@ class CurrentSelection:
 
     # ------------------------------------------------------------ changes
 
+    def listed(self) -> None:
+        """Record that a complete list of the selection replaces the stored objects."""
+        self.stored = True
+        self._floors, self._floor = [], -1
+        self._note_changes()
+
     def becomes(self, selectors: Selectors) -> None:
         """Take other selectors, as the store has exactly their objects."""
         if selectors != self.selectors:

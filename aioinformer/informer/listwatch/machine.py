@@ -26,7 +26,8 @@ Listing(v)         page with a token           Listing(v, token)
                    invalid request
   "                other failure               Listing(v)            Discard, Report
 Watching(v)        other selection             Listing(v)
-  "                list of more shards at r    Watching(min(v, r))   Extend
+  "                list of more shards at r    Watching(min(v, r)),  Extend
+                                               ahead max(v, r)
   "                the same, v or r is no      Listing(v)
                    decimal number
   "                not verified: temporary     Watching(v)           Report
@@ -40,7 +41,8 @@ Watching(v)        other selection             Listing(v)
   "                other end at r              Watching(r)           Report, if failed
 =================  ==========================  ====================  =================
 
-`Listing("")` requests the newest state, `Listing("0")` any state that the server has,
+While a watch is behind some shards of the store (`ahead`), a list must not be older than
+they are: there, v and r are that version. `Listing("")` requests the newest state, `Listing("0")` any state that the server has,
 `Listing(v)` a state not older than v. Each keeps the known version, to detect that a
 server's history went backwards (restored from a backup). With `after_reset`, the next
 list is accepted at any version, because the same version may now be another state. If a
@@ -173,6 +175,10 @@ class Watching:
 
     streaming: bool = False
     """True if later lists are requested as streams."""
+
+    ahead: int = -1
+    """Version that some shards of the store have, if it is above `version`. A list must
+    not be older."""
 
 
 Phase: TypeAlias = Listing | Watching
@@ -310,7 +316,8 @@ def first_phase(resume: Resume | None, *, streaming: bool) -> Phase:
         return Listing(streaming=streaming)
 
     if not resume.comparable:
-        return _after(Recovery.RELIST_ANEW, resume.version, streaming)
+        stored = Watching(resume.version, streaming)
+        return _after(Recovery.RELIST_ANEW, stored, stored.version)
 
     if not resume.version:
         return Listing(streaming=streaming)
@@ -335,14 +342,14 @@ def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
             return _list_failed(phase, happened)
         case Watching(), WatchEnded():
             return _watch_ended(phase, happened)
-        case Watching(version=version, streaming=streaming), Reselected():
-            return _after(Recovery.RELIST, version, streaming), []
+        case Watching(), Reselected():
+            return _after(Recovery.RELIST, phase, phase.version), []
         case Watching(), ShardsListed(version=listed):
             return _shards_listed(phase, listed)
-        case Watching(version=version, streaming=streaming), Unverified(error=error):
+        case Watching(), Unverified(error=error):
             resumes = recovery_for(error) is Recovery.RESUME
             recovery = Recovery.RESUME if resumes else Recovery.RELIST_ANEW
-            return _after(recovery, version, streaming), [Report(error)]
+            return _after(recovery, phase, phase.version), [Report(error)]
         case _:
             raise InternalError(f"unexpected {happened!r} in phase {phase!r}")
 
@@ -462,10 +469,12 @@ def _shards_listed(phase: Watching, listed: str) -> tuple[Phase, list[Action]]:
     """Return the watch of all shards, from where the objects of each of them are known."""
     watched, number = version_number(phase.version), version_number(listed)
     if watched < 0 or number < 0:
-        return _after(Recovery.RELIST, phase.version, phase.streaming), []
+        return _after(Recovery.RELIST, phase, phase.version), []
 
     version = phase.version if watched <= number else listed
-    return Watching(version, phase.streaming), [Extend(watched, number)]
+    ahead = max(phase.ahead, watched, number)
+    known = replace(phase, ahead=ahead)
+    return _after(Recovery.RESUME, known, version), [Extend(watched, number)]
 
 
 def retry_after(outcome: Input) -> float | None:
@@ -491,14 +500,21 @@ def _watch_ended(phase: Watching, ended: WatchEnded) -> tuple[Phase, list[Action
         # A watch without a version would miss the deletions in between.
         recovery = Recovery.RELIST_NEWEST
 
-    next_phase = _after(recovery, version, phase.streaming)
+    next_phase = _after(recovery, phase, version)
     return next_phase, [] if error is None else [Report(error)]
 
 
-def _after(recovery: Recovery, version: str, streaming: bool) -> Phase:
+def _after(recovery: Recovery, phase: Watching, version: str) -> Phase:
+    """Return the phase after a watch that has reached a version."""
+    streaming = phase.streaming
+    ahead = phase.ahead if phase.ahead > version_number(version) else -1
+    if recovery is Recovery.RESUME:
+        return Watching(version, streaming, ahead)
+
+    if ahead >= 0:
+        version = str(ahead)
+
     match recovery:
-        case Recovery.RESUME:
-            return Watching(version, streaming)
         case Recovery.RELIST:
             return Listing(version, known=version, streaming=streaming)
         case Recovery.RELIST_NEWEST:

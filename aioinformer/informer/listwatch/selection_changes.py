@@ -140,7 +140,7 @@ class SelectionChanges:
 
     def taken(self) -> None:
         """Record that the store has a complete list of the current selection."""
-        self.current.stored = True
+        self.current.listed()
         self.shown = self.current.selectors
 
     async def perform(self, version: str) -> Input | None:

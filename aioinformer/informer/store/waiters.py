@@ -57,6 +57,8 @@ class StoreWaiters:
         # By namespace, or None for the whole store; each list is sorted by version.
         self._versions: dict[str | None, list[_VersionWaiter]] = {}
         self._numbers = count()
+        # True if states may have been missed since the last list.
+        self._missed = False
 
     def __len__(self) -> int:
         by_key = sum(map(len, self._by_key.values()))
@@ -145,9 +147,10 @@ class StoreWaiters:
         self, before: Mapping[str, KubeObject], now: Mapping[str, KubeObject]
     ) -> None:
         """Wake the tasks that wait for a key that a list has changed."""
+        missed, self._missed = self._missed, False
         for key, waiters in self._by_key.items():
             was, state = before.get(key), now.get(key)
-            if _is_same(was, state):
+            if _is_same(was, state) and not missed:
                 continue
 
             for waiter in waiters:
@@ -155,6 +158,13 @@ class StoreWaiters:
                     waiter.add(None)  # one was deleted, another created
 
                 waiter.add(state)
+
+    def note_missed(self) -> None:
+        """Record that states may have been missed: the store before the next list is lost.
+
+        That list wakes all tasks that wait for a key, also if there is no object.
+        """
+        self._missed = True
 
     def applied(self, version: Callable[[str | None], str]) -> None:
         """Wake the tasks that wait for any change, or for a version that is reached.

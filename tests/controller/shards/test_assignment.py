@@ -96,7 +96,7 @@ def test_a_join_moves_at_most_a_share(members: list[str]) -> None:
     assert len(moved) <= -(-64 // (len(members) + 1))
 
 
-def test_nobody_is_assigned_without_members() -> None:
+def test_assignment_is_empty_without_members() -> None:
     assert assign(["a", ""], []) == ("", "")
 
 

@@ -556,6 +556,33 @@ def test_fence_that_a_list_skips_ends_the_work() -> None:
     assert driver.told[-2:] == [Cancel(0), Cancel(1)]
 
 
+def test_late_answer_about_a_fence_that_was_deleted_does_not_last() -> None:
+    server = LeaseServer()
+    for index in (0, 1):
+        put(server, Role.FENCE, index=index)
+
+    driver = Driver(server)
+    driver.answers = False
+    for _ in range(3):
+        driver.run(0.1)
+        driver.answer_own()
+
+    answers = [(write, server.write(write)) for write in driver.writes]
+    driver.writes = []
+    driver.watch()
+    server.delete("sites-range-00")
+    driver.watch()
+    for write, (outcome, version, uid) in answers:
+        driver.member.answered(write, outcome, driver.now, version=version, uid=uid)
+
+    driver.answers = True
+    driver.run(5)
+    assert Cancel(0) in driver.told
+    assert Cancel(1) not in driver.told
+    driver.run(25)
+    assert driver.member.held == {0, 1}
+
+
 def test_deleted_leases_are_all_created_again_while_work_goes_on() -> None:
     driver = alone(ranges=8)
     names = sorted(driver.server.leases)
@@ -621,6 +648,7 @@ def test_views_say_who_owns_what() -> None:
             mutants.dead_if_the_epoch_differs,
             test_fence_of_a_newer_epoch_than_the_seen_one_is_not_free,
         ),
+        (mutants.no_expel, test_member_that_renews_in_time_is_not_expelled),
         (mutants.no_echo, test_answered_renewals_alone_do_not_move_the_deadline),
     ],
 )

@@ -11,16 +11,20 @@ import pytest
 import shard_mutants as mutants
 from shard_simulation import Simulation
 
+from aioinformer.controller.shards.timing import ShardTiming
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Patch = pytest.MonkeyPatch
 
 
-def is_violated(*faults: str) -> bool:
+def is_violated(*faults: str, timing: ShardTiming | None = None) -> bool:
     """Return True if two replicas ever work on one key."""
     for seed in range(6):
-        world = Simulation(seed, replicas=6, ranges=16, faults=faults, every=20.0)
+        world = Simulation(
+            seed, replicas=6, ranges=16, faults=faults, every=20.0, timing=timing
+        )
         if world.run(600, until_violated=True).violations:
             return True
 
@@ -50,3 +54,10 @@ def test_simulation_finds_missing_echo_and_expel(monkeypatch: Patch) -> None:
     mutants.no_echo(monkeypatch)
     mutants.no_expel(monkeypatch)
     assert is_violated("stale", "kill")
+
+
+def test_simulation_finds_durations_that_break_the_rule(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(ShardTiming, "__post_init__", lambda _: None)
+    timing = ShardTiming(lease_duration=12, renew_deadline=11)
+    assert timing.longest_work > timing.shortest_wait
+    assert is_violated("partition", timing=timing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,14 +14,20 @@ from shards_helpers import Cluster, ShardListener, now
 from task_helpers import cancelled_after
 
 from aioinformer import Client, KubeObject, Shards
-from aioinformer.controller.event_recorder import EVENTS
+from aioinformer.controller.event_recorder import EVENTS, EventRecorder
+from aioinformer.controller.metrics import ShardsMetrics
+from aioinformer.controller.shards.member import Member
+from aioinformer.controller.shards.replica import Replica
 from aioinformer.errors import LeadershipLost, OptionsError
-from aioinformer.model.resources import LEASES
+from aioinformer.model.resources import LEASES, PODS
 from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from datetime import datetime
+
+    from aioinformer.controller.shards.commands import Command
 
 
 @pytest.fixture
@@ -107,6 +114,75 @@ async def test_suspended_machine_owns_nothing_once_it_continues(
         await asyncio.sleep(0)
         assert cluster.working == {}
         assert await cluster.settled() < 10
+
+
+async def test_paused_process_ends_its_work_before_other_tasks_continue(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    read = loop.time
+    seen: list[int] = []
+
+    async def continue_after(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        seen.append(len(cluster.working))
+
+    async with cluster.replica("a") as a:
+        await cluster.settled()
+        others = [asyncio.create_task(continue_after(it)) for it in (0.0, 0.1, 1, 20)]
+        await asyncio.sleep(0)
+        monkeypatch.setattr(loop, "time", lambda: read() + 30)
+        with pytest.raises(LeadershipLost):
+            a.shards.check(0)
+
+        await asyncio.gather(*others)
+        # The first one was to run before the pause.
+        assert seen == [16, 0, 0, 0]
+        assert await cluster.settled() < 10
+
+
+async def test_rate_limit_of_the_client_delays_no_lease(
+    server: APIServer, cluster: Cluster
+) -> None:
+    async with Client.from_url(server.url, qps=0.1, burst=1) as client:
+        waiting = [asyncio.create_task(client.list(PODS)) for _ in range(9)]
+        shards = Shards("sites", client, ranges=16, namespace="ops")
+        shards.join(ShardListener())
+        async with shards:
+            await asyncio.sleep(5)
+            assert len(shards.held) == 16
+
+        for task in waiting:
+            task.cancel()
+
+    assert {it["spec"]["holderIdentity"] for it in cluster.fences()} == {""}
+
+
+class HastyMember(Member):
+    """Member whose next step is always due at once, after one in which it did nothing."""
+
+    steps = 0
+
+    def step(self, now: float, wall: datetime) -> list[Command]:
+        self.steps += 1
+        self.next_due = -math.inf
+        return []
+
+
+async def test_step_that_is_due_at_once_is_taken(server: APIServer) -> None:
+    member = HastyMember("a", "sites")
+    async with server.client() as client:
+        metrics = ShardsMetrics("sites", "a", PlainSink())
+        recorder = EventRecorder(client, "sites")
+        users = [ShardListener()]
+        replica = Replica(
+            "sites", lambda: member, client, "ops", users, recorder, metrics
+        )
+        running = asyncio.create_task(replica.run(lambda: None))
+        await asyncio.sleep(0.1)
+        assert member.steps > 50
+        running.cancel()
+        await asyncio.wait({running})
 
 
 # ---------------------------------------------------------------- views
@@ -223,7 +299,9 @@ async def test_invalid_lease_is_ignored(
 # ---------------------------------------------------------------- other ranges
 
 
-async def test_other_number_of_ranges_ends_the_run(cluster: Cluster) -> None:
+async def test_other_number_of_ranges_ends_the_run(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     async with cluster.replica("a"):
         await cluster.settled()
         other = cluster.shards("b", ranges=32)
@@ -239,6 +317,8 @@ async def test_other_number_of_ranges_ends_the_run(cluster: Cluster) -> None:
 
         with pytest.raises(OptionsError, match="16"):
             await other.shutdown()
+
+    assert sum("failed, giving all ranges away" in it for it in texts(caplog)) == 2
 
 
 # ---------------------------------------------------------------- reports

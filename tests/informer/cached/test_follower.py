@@ -657,6 +657,19 @@ async def test_index_that_a_new_writer_does_not_store_is_kept_in_memory(
         assert rig.indexed == rig.states
 
 
+async def test_follower_is_synced_once_its_own_index_is_built(followed: Open) -> None:
+    rig = followed(*things(2000), private=True)
+    rig.confirm()
+    task = asyncio.create_task(rig.follower.run())
+    while not rig.follower.synced:
+        await asyncio.sleep(0)
+
+    assert not rig.followed.missing
+    assert len(rig.indexed) == 2000
+    task.cancel()
+    await asyncio.wait([task])
+
+
 async def test_complete_index_follows_while_another_is_built(followed: Open) -> None:
     """A new writer stores fewer indexes than the one before."""
     rig = followed(*things(2000), private=True)

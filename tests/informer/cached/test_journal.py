@@ -241,6 +241,22 @@ def test_trim_ends_when_time_is_up(env: Environment) -> None:
         assert txn.stat(env.database("journal"))["entries"] == 0
 
 
+def test_new_writer_removes_staged_changes_in_steps(env: Environment) -> None:
+    written = Written(env)
+    written.append(Added(A1))
+    with env.write():
+        written.journal.stage([Updated(A1, A2)] * 100)
+
+    journal = Journal(env, written.records)
+    steps = 1
+    while not journal.recover(lambda: True):
+        steps += 1
+
+    written.append(Updated(A1, A2))
+    assert 5 < steps < 10
+    assert written.read(1) == ["2 UPDATED default/a: 1 -> 2"]
+
+
 def test_staged_list_does_not_trim_the_entries_that_readers_need(
     env: Environment,
 ) -> None:

@@ -124,6 +124,17 @@ def test_list_at_the_version_of_the_watch_needs_no_floor() -> None:
     assert current.caught_up
 
 
+def test_complete_list_ends_all_floors() -> None:
+    current = selection(shards(0))
+    current.widen(Selectors(shards=shards(0, 1)), shards(1), watched=6, listed=10)
+
+    current.listed()
+
+    assert current.stored
+    assert current.caught_up
+    assert not current.leaves_out(in_quarter(0), 5)
+
+
 def test_floors_of_earlier_lists_stay_until_they_are_passed() -> None:
     current = selection(shards(0))
     current.widen(Selectors(shards=shards(0, 1)), shards(1), watched=5, listed=20)

@@ -298,6 +298,22 @@ WATCHES = {
     for established, persistent, streaming in product([True, False], repeat=3)
 }
 
+# The store has some shards at version 9: a list must not be older.
+BEHIND = {
+    "watch-behind-some-shards": Case(
+        Watching("5", ahead=9),
+        {"established": True},
+        then=Watching("8", ahead=9),
+        unless={
+            STUCK: Listing("9", known="9"),
+            UNSUPPORTED: Listing("9", known="9"),
+            VERSION: Listing("", known="9"),
+            INVALID: Listing("", known="9"),
+            RESET: Listing("", known="9", after_reset=True),
+        },
+    )
+}
+
 # A list that compares everything follows, unless the failure is temporary.
 STORED_LISTS = {
     f"stored-list{'-streaming' if streaming else ''}": Case(
@@ -312,7 +328,7 @@ STORED_LISTS = {
     for streaming in (False, True)
 }
 
-ALL = LISTS | STREAMS | ABSENT | WATCHES | STORED_LISTS
+ALL = LISTS | STREAMS | ABSENT | WATCHES | BEHIND | STORED_LISTS
 
 
 def wrong_rows(cases: dict[str, Case], *actions: Action) -> list[str]:
@@ -344,7 +360,7 @@ def test_failed_list_of_absent_resource_leads_to_the_phase_in_the_table() -> Non
 
 
 def test_failed_watch_leads_to_the_phase_in_the_table() -> None:
-    assert wrong_rows(WATCHES) == []
+    assert wrong_rows(WATCHES | BEHIND) == []
 
 
 def test_stored_list_that_is_not_verified_leads_to_the_phase_in_the_table() -> None:
