@@ -6,7 +6,7 @@ import ast
 import asyncio
 import logging
 import re
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,14 +28,14 @@ from aioinformer.model.resources import CONFIG_MAPS, LEASES
 from aioinformer.testing import APIServer, User
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
     from pathlib import Path
 
     Captured = pytest.CaptureFixture[str]
 
 PAGE = ROOT / "docs" / "shards.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-PROGRAM, ENTERED, NAMESPACES, STATUS, DURATIONS = blocks_of(TEXT, "python")
+PROGRAM, ENTERED, TENANTS, EXPORTER, STATUS, DURATIONS = blocks_of(TEXT, "python")
 RULES, DEPLOYED, ALERTS = blocks_of(TEXT, "yaml")
 RBAC, COMMAND = (it for block in blocks_of(TEXT, "console") for it in said(block))
 RANGES = 64
@@ -134,10 +134,7 @@ async def test_two_replicas_of_the_program_share_the_objects(
         for manager in managers:
             await stack.enter_async_context(manager)
 
-        async with asyncio.timeout(30):
-            while [len(it.held) for it in groups] != [32, 32]:
-                await asyncio.sleep(0.1)
-
+        await until(lambda: [len(it.held) for it in groups] == [32, 32])
         await server.until(lambda: len(server.objects(CONFIG_MAPS)) == 20)
         assert await shards_command(server, capfd) == 0
         server.delete(names["SITES"], "site-1", namespace="shop")
@@ -168,8 +165,6 @@ async def shards_command(server: APIServer, capfd: Captured) -> int:
 async def test_fragments_run(names: dict[str, Any]) -> None:
     async with place() as given:
         given |= names
-        await run_fragment(ENTERED, given)
-        await run_fragment(NAMESPACES, given)
         printed, _ = await run_fragment(STATUS, given)
         assert printed == "\n\nidle 0 owned, 64 unowned\n"
         await run_fragment(DURATIONS, given)
@@ -190,16 +185,75 @@ async def test_controller_runs_without_a_manager(names: dict[str, Any]) -> None:
         controller = Controller(
             "pods", reconcile, for_=factory.informer(given["PODS"]), shards=shards
         )
-        running = asyncio.create_task(given["main"](controller, shards))
-        async with asyncio.timeout(30):
-            while len(done) < 3:
-                await asyncio.sleep(0.1)
+        async with cancelling(given["main"](controller, shards)):
+            await until(lambda: len(done) >= 3)
 
+    assert sorted(done) == ["shop/db-0", "shop/web-0", "shop/web-1"]
+
+
+async def test_exporter_reads_the_objects_of_its_replica(
+    names: dict[str, Any], capfd: Captured
+) -> None:
+    async with place() as given:
+        given |= names
+        given["factory"] = given["SharedInformerFactory"](given["client"])
+        await run_fragment(TENANTS, given)
+        await run_fragment(EXPORTER, given)
+        capfd.readouterr()
+        async with cancelling(given["export"]()):
+            await asyncio.sleep(20)
+
+    assert capfd.readouterr().out.splitlines()[-1] == "3 pods of this replica"
+
+
+async def test_children_by_namespace_follow_their_owners(
+    server: APIServer, names: dict[str, Any]
+) -> None:
+    exec(TENANTS.text, names)
+    namespaces = [f"tenant-{number}" for number in range(10)]
+    for namespace in namespaces:
+        body = {"metadata": {"name": "blog"}, "spec": {"image": "web:1"}}
+        server.create(names["SITES"], body, namespace=namespace)
+
+    clients = [server.client(token="admin") for _ in range(2)]
+    managers = [names["make_tenants"](it) for it in clients]
+    async with AsyncExitStack() as stack:
+        for manager in managers:
+            await stack.enter_async_context(manager)
+
+        await until(lambda: [len(it.shards[0].held) for it in managers] == [32, 32])
+        await until(lambda: len(server.objects(CONFIG_MAPS)) == 10)
+        await asyncio.sleep(5)
+        for manager in managers:
+            sites, maps = (
+                {obj.namespace for obj in it.store.list()} for it in manager.informers
+            )
+            group = manager.shards[0]
+            mine = {it for it in namespaces if group.owns(group.range_of(it))}
+            assert sites == maps == mine
+
+        for namespace in namespaces:  # each replica notices changes of its children
+            server.delete(CONFIG_MAPS, "blog", namespace=namespace)
+
+        await until(lambda: len(server.objects(CONFIG_MAPS)) == 10)
+
+
+@asynccontextmanager
+async def cancelling(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a coroutine for the time of a block."""
+    running = asyncio.create_task(work)
+    try:
+        yield
+    finally:
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    assert sorted(done) == ["shop/db-0", "shop/web-0", "shop/web-1"]
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not reached():
+            await asyncio.sleep(0.1)
 
 
 async def test_manifests_are_valid(server: APIServer, tmp_path: Path) -> None:
@@ -236,13 +290,13 @@ def test_stated_rule_is_that_of_the_timing() -> None:
         (20, 11, ("16.0", "16.67")),
         (15, 10, ("14.75", "12.5")),
     ):
-        values = {"renew_deadline": renew, "lease_duration": lease}
-        sums = [evaluated(it, values) for it in (left, right)]
+        given = {"renew_deadline": renew, "lease_duration": lease}
+        sums = [evaluated(it, given) for it in (left, right)]
         assert [f"{it:.2f}" for it in sums] == [f"{float(it):.2f}" for it in shown]
         assert all(it in TEXT for it in shown)
 
     timing = ShardTiming()
-    values = {
+    values: dict[str, float] = {
         "renew_deadline": timing.renew_deadline,
         "lease_duration": timing.lease_duration,
     }
@@ -252,6 +306,6 @@ def test_stated_rule_is_that_of_the_timing() -> None:
         ShardTiming(lease_duration=15, renew_deadline=10)
 
 
-def evaluated(formula: str, values: dict[str, float]) -> float:
+def evaluated(formula: str, values: Mapping[str, float]) -> float:
     code = compile(ast.parse(formula.strip(), mode="eval"), "rule", "eval")
     return float(eval(code, {"__builtins__": {}}, values))
