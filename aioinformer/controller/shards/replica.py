@@ -256,6 +256,10 @@ class Replica:
                 await finish(self._give_away(), within_seconds=limit)
             finally:
                 self._joined = False
+                # None may go on without a deadline, as after a second cancellation.
+                for number in sorted(self._working):
+                    self._cancel(number)
+
                 self._tell_ranges()
                 for task in self._writes:
                     task.cancel()
@@ -273,8 +277,6 @@ class Replica:
                     await self._stepped.wait()
         except TimeoutError:
             self._metrics.not_left(len(self._working))
-            for number in sorted(self._working):
-                self._cancel(number)
 
     @property
     def _drain_seconds(self) -> float:
