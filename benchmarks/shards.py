@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from bench.alone import companion
 from bench.figures import OURS, Figure, median
 from bench.script import Options, run
-from bench.shard_server import serve
+from bench.shard_server import CHANGED, serve
 from bench.shared_app import private_memory
 
 from aioinformer import Client, Controller, Manager, Shards
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
-    from aioinformer import KubeObject, ReconcileRequest
+    from aioinformer import ReconcileRequest
     from aioinformer.controller import Context
 
 BENCHMARK = "shards"
 ALONE = "not sharded"
 RANGES = 64
 TIMEOUT_SECONDS = 300.0
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +105,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 @dataclass
 class State:
-    """What a replica has."""
+    """State of a replica: its ranges, its pods, those of them that changed, its memory."""
 
     held: int
     stored: int
@@ -213,7 +214,7 @@ def until(reached: Callable[[], bool]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not reached in {TIMEOUT_SECONDS:g} s")
 
-        time.sleep(0.05)
+        time.sleep(POLL_SECONDS)
 
 
 # ---------------------------------------------------------------- in other processes
@@ -233,13 +234,6 @@ async def _replicate(
     manager = Manager(client)
     pods = manager.informer(PODS)
     shards = Shards("pods", client, **durations) if shared else None
-    changed = 0
-
-    @pods.on_update
-    def count(old: KubeObject, new: KubeObject) -> None:
-        nonlocal changed
-        changed += 1
-
     manager.add(Controller("pods", _nothing, for_=pods, shards=shards))
     pipe.send(os.getpid())
     await asyncio.to_thread(pipe.recv)
@@ -248,8 +242,10 @@ async def _replicate(
         while True:
             await asyncio.to_thread(pipe.recv)
             held = len(shards.held) if shards else RANGES
-            stored = len(pods.store.list_keys())
-            pipe.send(State(held, stored, changed, private_memory() - before))
+            stored = pods.store.list()
+            changes = sum(CHANGED in it.labels for it in stored)
+            memory = private_memory() - before
+            pipe.send(State(held, len(stored), changes, memory))
 
 
 async def _nothing(request: ReconcileRequest, ctx: Context) -> None:
