@@ -276,6 +276,26 @@ async def test_replica_without_a_right_is_not_ready_until_it_has_it(
         assert a.shards.why_not_ready() == ""
 
 
+async def test_range_that_is_not_taken_makes_a_replica_not_ready(
+    server: APIServer, cluster: Cluster
+) -> None:
+    async with cluster.replica("a"):
+        await cluster.settled()
+
+    # The fence cannot be read, so it cannot be taken.
+    fence = next(it for it in cluster.fences() if it["metadata"]["name"][-2:] == "03")
+    server.patch(
+        LEASES,
+        fence["metadata"]["name"],
+        {"metadata": {"labels": {"aioinformer.dev/role": "other"}}},
+        namespace="ops",
+    )
+    async with cluster.replica("b") as b:
+        await asyncio.sleep(60)
+        assert b.shards.status().unowned == (3,)
+        assert b.shards.why_not_ready() == "ranges are not taken: 3"
+
+
 async def test_invalid_lease_is_ignored(
     server: APIServer, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -319,6 +339,18 @@ async def test_other_number_of_ranges_ends_the_run(
             await other.shutdown()
 
     assert sum("failed, giving all ranges away" in it for it in texts(caplog)) == 2
+
+
+async def test_second_process_with_an_identity_stays_out(cluster: Cluster) -> None:
+    async with cluster.replica("a") as first:
+        await cluster.settled()
+        second = cluster.shards("a")
+        second.join(ShardListener())
+        async with second:
+            await asyncio.sleep(60)
+            assert second.held == frozenset()
+            assert "another process has the identity 'a'" in second.why_not_ready()
+            assert len(first.shards.held) == 16
 
 
 # ---------------------------------------------------------------- reports
