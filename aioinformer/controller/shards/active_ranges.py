@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from aioinformer._tasks import Notifier
 from aioinformer.controller.shards.shards import Shards
 from aioinformer.errors import InformerStopped, OptionsError
 from aioinformer.informer.shared_informer import SharedInformer
@@ -115,7 +114,6 @@ class ActiveRanges:
         # Ranges whose objects the informer should have.
         self._kept: frozenset[int] = frozenset()
         self._owned: set[int] = set()
-        self._changed = Notifier()
         if selecting is None:
             selecting = _Selecting(shards)
             # Before the first list: an unsharded one would be of all objects.
@@ -135,7 +133,6 @@ class ActiveRanges:
         self._kept = numbers
         self._selecting.kept[self] = numbers
         self._select()
-        self._changed.notify()
 
     def start(self, number: int) -> None:
         """Take a range that is owned now: see `ShardUser`."""
@@ -170,9 +167,10 @@ class ActiveRanges:
             InformerStopped: If the informer has ended.
         """
         while True:
-            await self._informer.wait_selection()
             self._activate()
-            await self._changed.wait()
+            # A part of the change is enough: further ranges may be added all the time.
+            shown = self._informer.selection if self._informer.has_synced else None
+            await self._informer.wait_selection(other_than=shown)
 
     def _activate(self) -> None:
         if not self._informer.has_synced:

@@ -200,6 +200,16 @@ class Replica:
     def _problem(self) -> Exception | None:
         return self._watch.problem or next(iter(self._refusals.values()), None)
 
+    @property
+    def _wanted(self) -> frozenset[int]:
+        """Ranges that are kept in memory, even if this member does not own them yet."""
+        if not self._joined:
+            return frozenset()
+
+        # One that is lost or leaves does not know what it will own. Most of it will be
+        # the same after an outage, which must not empty every store.
+        return self._member.wanted if self._is_live else self._told
+
     def _owned(self, now: float) -> frozenset[int]:
         if not self._joined:
             return frozenset()
@@ -424,8 +434,7 @@ class Replica:
 
     def _tell_ranges(self) -> None:
         """Tell users which objects to keep in memory."""
-        wanted = self._member.wanted if self._joined else frozenset()
-        numbers = wanted | self._working
+        numbers = self._wanted | self._working
         if numbers != self._told:
             self._told = numbers
             for user in tuple(self._users):
@@ -499,6 +508,7 @@ class Replica:
             self._end(OptionsError(f"shards {self._name}: {self._member.refusal}"))
 
         self._joined = self._leaving = False
+        self._tell_ranges()
         self._state = None
         self._member = self._make_member()
         for lease in self._leases.values():
