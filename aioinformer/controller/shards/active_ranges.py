@@ -152,6 +152,16 @@ class ActiveRanges:
         """Return False: a range is given up at once."""
         return False
 
+    def lacking(self) -> dict[int, str]:
+        """Return the owned ranges whose objects the informer does not have yet."""
+        lacking = self._owned - self.active
+        if not lacking:
+            return {}
+
+        name, error = self._informer.name, self._informer.status.last_error
+        why = f"{name} has not listed them" + ("" if error is None else f": {error}")
+        return dict.fromkeys(lacking, why)
+
     def leave(self) -> None:
         """Give all ranges up, after leaving the group. Idempotent."""
         self._owned.clear()
@@ -184,6 +194,7 @@ class ActiveRanges:
         }
         if listed:
             self.active |= listed
+            self.shards.work_began()
             self._activated(frozenset(listed))
 
     def _select(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from controller_helpers import config_map
 from fleet_helpers import RANGES, Fleet
+from metrics_helpers import PlainSink
 from shards_helpers import now
 
 from aioinformer import Shards, SharedInformerFactory
@@ -97,4 +98,40 @@ async def test_outage_of_leases_leaves_the_objects_in_memory(server: APIServer) 
     assert {it.name: it.keys() for it in fleet.members.values()} == before
     assert not seen
     assert not [it for it in server.requests if it.resource == "configmaps"]
+    await ends(fleet)
+
+
+async def test_owned_ranges_that_cannot_be_listed_make_a_replica_not_ready(
+    server: APIServer,
+) -> None:
+    """The Leases are in order, and nobody works on the objects."""
+    fleet, sink = Fleet(server, nothing), PlainSink()
+    await fleet.start("a")
+    b = await fleet.start("b")
+    b.shards.set_metrics(sink)
+    await fleet.settled()
+    own = b.shards.held
+    server.faults.add(
+        Refuse(resource="configmaps", verb="list", status=403, times=None)
+    )
+    await fleet.stop("a")
+    await asyncio.sleep(20)
+    assert b.shards.held == frozenset(range(RANGES))
+    assert b.shards.why_not_ready() == ""
+    await asyncio.sleep(40)
+    others = ", ".join(map(str, sorted(b.shards.held - own)))
+    why = b.manager.not_ready()["shards maps"]
+    assert why.startswith(f"ranges are owned but idle: {others}: configmaps has not ")
+    assert why.count("403 Forbidden") == 1
+    assert set(b.shards.status().inactive) == b.shards.held - own
+    gauges = {name: it for (name, _), it in sink.gauges.items()}
+    assert gauges["aioinformer_shard_owned_ranges"] == RANGES
+    assert gauges["aioinformer_shard_active_ranges"] == len(own)
+    server.faults.clear()
+    await fleet.settled()
+    await asyncio.sleep(0.5)
+    gauges = {name: it for (name, _), it in sink.gauges.items()}
+    assert gauges["aioinformer_shard_active_ranges"] == RANGES
+    assert b.manager.not_ready() == {}
+    assert b.shards.status().inactive == {}
     await ends(fleet)
