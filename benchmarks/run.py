@@ -32,6 +32,7 @@ BENCHMARKS = (
     "startup",
     "scale",
     "shared_cache",
+    "shards",
     "apiserver",
     "real_server",
 )

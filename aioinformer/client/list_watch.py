@@ -60,6 +60,9 @@ logger: Final = guarded_logger(__name__)
 
 _Document = TypeVar("_Document", bound=msgspec.Struct)
 
+# No object has this name.
+_NOTHING: Final = "metadata.name=."
+
 
 class Requester(Protocol):
     """Sender of requests: a client, or a connection to a server in the same process."""
@@ -425,7 +428,15 @@ def _parameters_of(selectors: Selectors) -> dict[str, str]:
     """
     parameters = selection(selectors.label_selector, selectors.field_selector)
     shards = selectors.shards
-    return parameters | {"shardSelector": "" if shards is None else str(shards)}
+    if shards is None:
+        return parameters | {"shardSelector": ""}
+
+    if not shards.ranges:
+        # A server that ignores shards would send all objects, only to be dropped.
+        fields = filter(None, (selectors.field_selector, _NOTHING))
+        parameters["fieldSelector"] = ",".join(fields)
+
+    return parameters | {"shardSelector": str(shards)}
 
 
 def list_parameters(options: ListOptions) -> dict[str, str]:

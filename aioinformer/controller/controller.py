@@ -20,6 +20,7 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.controller.context import reconcile_of
 from aioinformer.controller.metrics import ControllerMetrics
 from aioinformer.controller.run_parts import PartOptions, RunParts
+from aioinformer.controller.shards.active_ranges import require_whole
 from aioinformer.controller.shards.sharding import Sharding
 from aioinformer.controller.source import sources_of
 from aioinformer.controller.workers import Workers
@@ -239,6 +240,8 @@ class Controller(Lifecycle):
                 shards, for_, follows_objects=self._part_options.follow_objects
             )
         )
+        whole = self._sources if shards is None else self._sources[1:]
+        require_whole((it.informer for it in whole), name, shards)
         self._queue: PriorityQueue[ReconcileRequest] = (
             PriorityQueue(name, metrics=metrics)
             if queue is None
@@ -419,6 +422,9 @@ class Controller(Lifecycle):
         try:
             await self._work(ready, client, elector)
         finally:
+            if self._sharding is not None:  # cancelled work has ended, too
+                self._sharding.leave()
+
             self._running, self._ended = False, True
             self._metrics.end()
             self._queue.forget_metrics()
@@ -467,9 +473,6 @@ class Controller(Lifecycle):
 
                 parts.close()
                 await workers.drain(self._drain_seconds, parts.background)
-                if self._sharding is not None:
-                    self._sharding.leave()
-
                 if events is not None:
                     events.cancel()
 
@@ -563,12 +566,8 @@ class _RunWork:
         self.parts.changed(event)
 
     def cancel_range(self, number: int) -> None:
-        """Cancel the reconciles of a range."""
+        """Cancel the reconciles and daemons of a range."""
         self.workers.cancel_range(number)
-
-    def has_daemons(self, key: str) -> bool:
-        """Return True while a daemon of an object has not ended."""
-        return self.parts.has_daemons(key)
 
 
 def deadline_in(seconds: float | None) -> float:

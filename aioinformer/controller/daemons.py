@@ -107,7 +107,6 @@ class DaemonRuns:
         call: Coroutine function that calls the daemon's function with a request and the
             number of attempts. It returns the seconds until the next call, or None.
         reporter: Reporter of failures.
-        run_ended: Callback for the end of each run.
     """
 
     def __init__(
@@ -116,9 +115,7 @@ class DaemonRuns:
         background: Background,
         call: Callable[[Reconcile, ReconcileRequest, int], Awaitable[float | None]],
         reporter: ErrorReporter,
-        run_ended: Callable[[], None] = lambda: None,
     ) -> None:
-        self._run_ended = run_ended
         self._daemon = daemon
         self._background = background
         self._call = call
@@ -141,10 +138,6 @@ class DaemonRuns:
                 await budget.start()
 
         budget.end()
-
-    def runs(self, key: str) -> bool:
-        """Return True while a run for an object has not ended."""
-        return self._runs.get(key, (None, None))[1] is not None
 
     def changed(self, event: Notification) -> None:
         """Note a change of an object."""
@@ -197,4 +190,3 @@ class DaemonRuns:
     def _ended(self, key: str, life: _Life) -> None:
         self._runs[key] = life, None
         self._adjust(key)
-        self._run_ended()

@@ -472,6 +472,15 @@ class ShardsMetrics:
             busy,
         )
 
+    def died(self, failure: Exception) -> None:
+        """Report that this replica ends because of a failure, raised by its run."""
+        shards_logger.error(
+            "shards %s: failed, giving all ranges away (member=%s): %s",
+            self._name,
+            self._identity,
+            text_of(failure, repr),
+        )
+
     def lost(self, ranges: int, why: str) -> None:
         """Report that this replica lost all its ranges at once."""
         shards_logger.warning(

@@ -84,7 +84,7 @@ class RunParts:
         )
         call = partial(workers.call_daemon, work)
         self._daemons = [
-            DaemonRuns(daemon, self.background, call, reporter, workers.daemon_ended)
+            DaemonRuns(daemon, self.background, call, reporter)
             for daemon in options.daemons
         ]
 
@@ -95,10 +95,6 @@ class RunParts:
 
         for daemon in self._daemons:
             daemon.changed(event)
-
-    def has_daemons(self, key: str) -> bool:
-        """Return True while a daemon of an object has not ended."""
-        return any(daemon.runs(key) for daemon in self._daemons)
 
     async def start(self) -> None:
         """Open the sources, and start the daemons."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer._user_code import guarded_logger, user_errors
@@ -154,8 +155,10 @@ class Workers:
         self._slots = asyncio.Semaphore(concurrency)
         # Invariant: exactly the reconciles whose tasks have not ended.
         self._running: dict[asyncio.Task[Outcome], _Run] = {}
-        # Tasks that wait for pending writes.
-        self._waiting: set[asyncio.Task[Any]] = set()
+        # Tasks that wait for pending writes, and the ranges of their requests.
+        self._waiting: dict[asyncio.Task[Any], int | None] = {}
+        # Running calls of daemons of a sharded controller, and their ranges.
+        self._daemons: dict[asyncio.Task[Any], int] = {}
         # Tasks that end storms.
         self._storm_ends: set[asyncio.Task[None]] = set()
         # Invariant: an entry is removed once its writes are shown.
@@ -285,16 +288,16 @@ class Workers:
             unshown.waiting.cancel()
 
     def cancel_range(self, number: int) -> None:
-        """Cancel the reconciles of a range, which moves to another replica."""
+        """Cancel all work on a range, which moves to another replica."""
         for task, run in self._running.items():
             if run.number == number:
                 run.moved = True
                 task.cancel()
 
-    def daemon_ended(self) -> None:
-        """Take note of the end of a daemon."""
-        if self._sharding is not None:
-            self._sharding.daemon_ended()
+        for others in (self._waiting, self._daemons):
+            for task, its_number in others.items():
+                if its_number == number:
+                    task.cancel()
 
     async def warn_of_long(self) -> None:
         """Warn of long reconciles, until cancelled."""
@@ -320,7 +323,7 @@ class Workers:
         self._draining = True
         self._background = background.tasks
         self._queue.shut_down()
-        for task in self._waiting | self._storm_ends:
+        for task in (*self._waiting, *self._storm_ends):
             task.cancel()
 
         try:
@@ -478,7 +481,7 @@ class Workers:
         if self._sharding is None or not run.uid or self.client is None:
             return True
 
-        return await self._sharding.is_gone(run.request, self.client)
+        return await self._sharding.is_gone(run.request, run.uid, self.client)
 
     def _ended(self, task: asyncio.Task[Outcome], work: asyncio.TaskGroup) -> None:
         """Retry, requeue or forget the request of a reconcile that has ended."""
@@ -494,14 +497,18 @@ class Workers:
             elif run.moved:
                 self._forget_moved(run.request)
         finally:
-            if self._sharding is not None and run.number is not None:
-                self._sharding.ended(run.number)
-
             pause = self._pause_after(run)
-            if run.writes is not None and (run.writes or pause) and not self._draining:
-                self._await_shown(run.request, run.writes, pause, work)
+            ends = self._draining or run.moved
+            if run.writes is not None and (run.writes or pause) and not ends:
+                self._await_shown(run, run.writes, pause, work)
             else:
-                self._queue.done(run.request)
+                self._finish(run)
+
+    def _finish(self, run: _Run) -> None:
+        """End the work on a request, which the queue may return again."""
+        self._queue.done(run.request)
+        if self._sharding is not None and run.number is not None:
+            self._sharding.ended(run.number)
 
     def _outcome_of(self, task: asyncio.Task[Outcome], run: _Run) -> Outcome | None:
         """Return the outcome, or None after a bug or a cancellation by `drain()`."""
@@ -590,12 +597,29 @@ class Workers:
         Raises:
             BaseException: Exception of the daemon.
         """
+        call = partial(self._call_daemon, work, function, request, attempt)
+        if self._sharding is None:
+            return await call(self.elector)
+
+        number, task = self._sharding.begin_daemon(request), asyncio.current_task()
+        assert task is not None
+        self._daemons[task] = number
+        try:
+            return await call(self._sharding.fence(number))
+        finally:
+            del self._daemons[task]
+            self._sharding.ended(number)
+
+    async def _call_daemon(
+        self,
+        work: asyncio.TaskGroup,
+        function: Reconcile,
+        request: ReconcileRequest,
+        attempt: int,
+        elector: Elector | None,
+    ) -> float | None:
         client = writes = None
         if self.client is not None:
-            elector = self.elector
-            if self._sharding is not None:
-                elector = self._sharding.fence_of(request)
-
             writes = PendingWrites(self._informers, limit=MAX_DAEMON_WRITES)
             client = ReconcileClient(self.client, writes, elector)
 
@@ -638,7 +662,7 @@ class Workers:
 
     def _await_shown(
         self,
-        request: ReconcileRequest,
+        run: _Run,
         writes: PendingWrites,
         pause: float,
         work: asyncio.TaskGroup,
@@ -648,19 +672,20 @@ class Workers:
         In a storm, also for a pause.
         """
         wait = work.create_task(
-            self._not_shown(writes, pause), name=f"{self._name} {request.key} shown"
+            self._not_shown(writes, pause), name=f"{self._name} {run.request.key} shown"
         )
-        self._waiting.add(wait)
-        wait.add_done_callback(lambda wait: self._end_wait(wait, request, work))
+        self._waiting[wait] = run.number
+        wait.add_done_callback(lambda wait: self._end_wait(wait, run, work))
 
     def _end_wait(
         self,
         wait: asyncio.Task[_Unshown | None],
-        request: ReconcileRequest,
+        run: _Run,
         work: asyncio.TaskGroup,
     ) -> None:
         """Return a request to the queue at the end of its wait for writes."""
-        self._waiting.discard(wait)
+        del self._waiting[wait]
+        request = run.request
         failed = wait.cancelled() or wait.exception() is not None
         unshown = None if failed else wait.result()
         if unshown is not None:
@@ -671,10 +696,10 @@ class Workers:
                     self._await_late(request, unshown), name=f"{wait.get_name()} late"
                 )
                 unshown.waiting = late
-                self._waiting.add(late)
-                late.add_done_callback(self._waiting.discard)
+                self._waiting[late] = None
+                late.add_done_callback(self._waiting.pop)
 
-        self._queue.done(request)
+        self._finish(run)
 
     async def _await_late(self, request: ReconcileRequest, unshown: _Unshown) -> None:
         with suppress(HistoryReset):

@@ -221,6 +221,21 @@ def _shared_cache() -> tuple[Goal, ...]:
     )
 
 
+def _shards() -> tuple[Goal, ...]:
+    def goal(case: str, bound: float) -> Goal:
+        case = f"{case}, compared with one not sharded" if bound < 1 else case
+        return Goal(benchmark="shards", case=case, at="most", bound=bound)
+
+    start = "4 replicas, 10,000 pods, server"
+    return (
+        goal(f"{start} filters: bytes of a replica, largest", 0.3),
+        goal(f"{start} filters: memory of a replica, largest", 0.3),
+        goal(f"{start} sends everything: memory of a replica, largest", 0.3),
+        goal("4 replicas: all owned after kill -9", 24),
+        goal("20 replicas, 64 ranges, nothing moves", 8),
+    )
+
+
 GOALS: tuple[Goal, ...] = (
     *_list("10,000"),
     *_list("100,000"),
@@ -232,4 +247,5 @@ GOALS: tuple[Goal, ...] = (
     *_startup(),
     *_real_server(),
     *_shared_cache(),
+    *_shards(),
 )

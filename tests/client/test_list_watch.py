@@ -156,6 +156,25 @@ async def test_selector_by_shard_is_sent_with_lists_and_watches(
     assert [it["shardSelector"] for it in queries] == [str(shards)] * 2
 
 
+async def test_selector_of_no_shard_selects_no_name_either(
+    server: CannedServer, client: Client
+) -> None:
+    """Servers that ignore shards respect it."""
+    Stream(server).end()
+    for field_selector in ("", "spec.nodeName=n"):
+        source = ListWatch(
+            client, PODS, field_selector=field_selector, shards=ShardSelector(())
+        )
+        async with source.list(ListOptions()):
+            pass
+
+    queries = [dict(parse_qsl(urlsplit(it.target).query)) for it in server.seen]
+    assert [it["fieldSelector"] for it in queries] == [
+        "metadata.name=.",
+        "spec.nodeName=n,metadata.name=.",
+    ]
+
+
 async def test_list_watch_with_other_selectors_has_the_same_resource() -> None:
     client = Client.from_url("http://example.com")
     source = ListWatch(client, PODS, namespace="shop", label_selector="app=web")

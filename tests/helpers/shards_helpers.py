@@ -98,6 +98,10 @@ class Work:
     def busy(self, number: int) -> bool:
         return self.cluster.working.get(number) is self
 
+    def is_ending(self, number: int) -> bool:
+        """Return True if work on a range was drained or cancelled."""
+        return number in self._ends
+
     def kill(self) -> None:
         """End all work at once, and cut the connections."""
         self.dead = True
@@ -207,6 +211,14 @@ class Cluster:
         async with asyncio.timeout(timeout):
             while not self.is_balanced():
                 await asyncio.sleep(0.1)
+
+    async def watch(self) -> None:
+        """Fail when a replica works on a range that it does not own any more."""
+        while True:
+            await asyncio.sleep(0.5)
+            for number, work in self.working.items():
+                if not work.is_ending(number):
+                    work.shards.check(number)
 
     def is_balanced(self) -> bool:
         counts = [self.count(it) for it in self.replicas.values()]

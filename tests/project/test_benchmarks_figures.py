@@ -164,3 +164,22 @@ async def test_shared_cache_reports_its_figures() -> None:
     }
     assert exact["restart: lists"] == exact["takeover after kill -9: lists"] == 0
     assert exact["watches at the server"] == 1
+
+
+async def test_shards_reports_its_figures() -> None:
+    figures = await figures_of("shards")
+
+    found = units(figures)
+    hows = ("filters", "sends everything")
+    parts = {
+        f"2 replicas, 200 pods, server {how}: {what} of a replica, largest"
+        for how in hows
+        for what in ("bytes", "memory")
+    }
+    assert found["MB"] | found["MiB"] == parts
+    assert found["ratio"] == {f"{it}, compared with one not sharded" for it in parts}
+    assert found["s"] == {"2 replicas: all owned after kill -9"}
+    assert found["requests/s"] == {"3 replicas, 64 ranges, nothing moves"}
+    assert units(figures, "not sharded") == {
+        unit: cases for unit, cases in found.items() if unit in {"MB", "MiB"}
+    }

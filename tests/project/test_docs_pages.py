@@ -50,6 +50,7 @@ ELSEWHERE = {
     "docs/operator.md": "test_examples.py",
     "docs/real.md": "test_docs.py",
     "docs/shared-cache.md": "test_docs_shared_cache.py",
+    "docs/shards.md": "test_docs_shards.py",
     "docs/testing.md": "test_docs.py",
     "docs/tutorial.md": "test_docs_tutorial.py",
     "docs/webhooks.md": "test_docs_webhooks.py",

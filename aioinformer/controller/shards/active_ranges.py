@@ -13,12 +13,56 @@ from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.model.shards import ShardSelector, ranges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["ActiveRanges"]
 
-# The group that decides on the selection of an informer.
-_GROUPS: Final[WeakKeyDictionary[SharedInformer, Shards]] = WeakKeyDictionary()
+
+class _Selecting:
+    """Group that decides on the selection of an informer, and what its users keep.
+
+    The informer has the ranges of all users. Each is told the same, one after the other.
+    """
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards: Shards = shards
+        self.kept: dict[ActiveRanges, frozenset[int]] = {}
+
+
+_SELECTING: Final[WeakKeyDictionary[SharedInformer, _Selecting]] = WeakKeyDictionary()
+
+# Names of controllers without shards.
+_WHOLE: Final[WeakKeyDictionary[SharedInformer, str]] = WeakKeyDictionary()
+
+
+def require_whole(
+    informers: Iterable[SharedInformer], name: str, shards: Shards | None
+) -> None:
+    """Refuse informers that have a part of their objects, now and later.
+
+    A group by namespace is an exception for its own controllers: what belongs together
+    is at the same replica.
+
+    Args:
+        informers: Informers that a controller needs all objects of.
+        name: Name of the controller.
+        shards: Group of the controller, or None.
+
+    Raises:
+        OptionsError: If an informer follows a group.
+    """
+    by_uid = shards is None or shards.shard_by == "uid"
+    for informer in informers:
+        selecting = _SELECTING.get(informer)
+        if selecting is None:
+            if by_uid:
+                _WHOLE.setdefault(informer, name)
+        elif by_uid or selecting.shards is not shards:
+            raise OptionsError(
+                f"controller {name} needs all objects of informer {informer.name}, which "
+                f"has those of one replica of shards {selecting.shards.name}: pass name= "
+                "for a second informer"
+            )
 
 
 class ActiveRanges:
@@ -48,11 +92,17 @@ class ActiveRanges:
         if not isinstance(informer, SharedInformer):
             raise OptionsError(f"shards are of an informer, not {informer!r}")
 
-        group = _GROUPS.get(informer, shards)
-        if group is not shards:
+        if informer in _WHOLE:
             raise OptionsError(
-                f"informer {informer.name} belongs to shards {group.name} already: pass "
-                "name= for a second informer"
+                f"controller {_WHOLE[informer]} needs all objects of informer "
+                f"{informer.name}: pass name= for a second informer"
+            )
+
+        selecting = _SELECTING.get(informer)
+        if selecting is not None and selecting.shards is not shards:
+            raise OptionsError(
+                f"informer {informer.name} belongs to shards {selecting.shards.name} "
+                "already: pass name= for a second informer"
             )
 
         self.shards: Shards = shards
@@ -66,9 +116,13 @@ class ActiveRanges:
         self._kept: frozenset[int] = frozenset()
         self._owned: set[int] = set()
         self._changed = Notifier()
-        # Before the first list: an unsharded one would be of all objects.
-        self._select(frozenset())
-        _GROUPS[informer] = shards
+        if selecting is None:
+            selecting = _Selecting(shards)
+            # Before the first list: an unsharded one would be of all objects.
+            informer.set_selection(shards=self._selector(frozenset()))
+            _SELECTING[informer] = selecting
+
+        self._selecting = selecting
 
     @property
     def complete(self) -> bool:
@@ -79,9 +133,8 @@ class ActiveRanges:
     def hold(self, numbers: frozenset[int]) -> None:
         """Keep the objects of these ranges: see `ShardUser`."""
         self._kept = numbers
-        with suppress(InformerStopped):  # its controllers end, too
-            self._select(numbers)
-
+        self._selecting.kept[self] = numbers
+        self._select()
         self._changed.notify()
 
     def start(self, number: int) -> None:
@@ -102,10 +155,13 @@ class ActiveRanges:
         """Return False: a range is given up at once."""
         return False
 
-    def drain_all(self) -> None:
-        """Give all ranges up, after leaving the group."""
+    def leave(self) -> None:
+        """Give all ranges up, after leaving the group. Idempotent."""
         self._owned.clear()
         self.active.clear()
+        self._kept = frozenset()
+        if self._selecting.kept.pop(self, None) is not None:
+            self._select()
 
     async def run(self) -> None:
         """Take note of lists that are complete, until cancelled.
@@ -132,8 +188,10 @@ class ActiveRanges:
             self.active |= listed
             self._activated(frozenset(listed))
 
-    def _select(self, numbers: frozenset[int]) -> None:
-        self._informer.set_selection(shards=self._selector(numbers))
+    def _select(self) -> None:
+        numbers = frozenset[int]().union(*self._selecting.kept.values())
+        with suppress(InformerStopped):  # its controllers end, too
+            self._informer.set_selection(shards=self._selector(numbers))
 
     def _selector(self, numbers: frozenset[int]) -> ShardSelector:
         return ShardSelector(

@@ -114,7 +114,8 @@ class Replica:
         self._missing: dict[int, float] = {}
         self._apart_since = 0.0
         self._was_live = False
-        self._refusal: Exception | None = None  # of the last write
+        # Errors of the last writes, by the names of the Leases, until these change.
+        self._refusals: dict[str, Exception] = {}
         self._stopping = False
         self._failure: Exception | None = None
         self._over = asyncio.Event()
@@ -176,15 +177,15 @@ class Replica:
         now, problem = self._clock.now(), self._problem()
         late = now - self._apart_since > self._patience
         away = problem is not None and failure_of(problem) is Failure.UNREACHABLE
+        missed = [it for it, at in self._missing.items() if now - at > self._patience]
         if not self._is_live and (not self._was_live or (late and not away)):
             text = self._member.reason or "has not joined the group yet"
-            return text if problem is None else f"{text}: {_text(problem)}"
+        elif missed:
+            text = f"ranges are not taken: {', '.join(map(str, sorted(missed)))}"
+        else:
+            return ""
 
-        missed = [it for it, at in self._missing.items() if now - at > self._patience]
-        if missed:
-            return f"ranges are not taken: {', '.join(map(str, sorted(missed)))}"
-
-        return ""
+        return text if problem is None else f"{text}: {_text(problem)}"
 
     @property
     def _patience(self) -> float:
@@ -197,7 +198,7 @@ class Replica:
         return self._joined and self._member.state is MemberState.LIVE
 
     def _problem(self) -> Exception | None:
-        return self._watch.problem or self._refusal
+        return self._watch.problem or next(iter(self._refusals.values()), None)
 
     def _owned(self, now: float) -> frozenset[int]:
         if not self._joined:
@@ -255,6 +256,10 @@ class Replica:
                 await finish(self._give_away(), within_seconds=limit)
             finally:
                 self._joined = False
+                # None may go on without a deadline, as after a second cancellation.
+                for number in sorted(self._working):
+                    self._cancel(number)
+
                 self._tell_ranges()
                 for task in self._writes:
                     task.cancel()
@@ -272,8 +277,6 @@ class Replica:
                     await self._stepped.wait()
         except TimeoutError:
             self._metrics.not_left(len(self._working))
-            for number in sorted(self._working):
-                self._cancel(number)
 
     @property
     def _drain_seconds(self) -> float:
@@ -289,6 +292,7 @@ class Replica:
         """End the run by a failure."""
         if self._failure is None:
             self._failure = failure
+            self._metrics.died(failure)
 
         self._over.set()
 
@@ -297,6 +301,7 @@ class Replica:
     def lease_seen(self, lease: ShardLease) -> None:
         """Pass a Lease to the member. The watch calls it."""
         self._leases[lease.name] = lease
+        self._refusals.pop(lease.name, None)
         if lease.role is Role.FENCE and lease.holder not in {
             "",
             self._member.identity,
@@ -308,6 +313,7 @@ class Replica:
     def lease_gone(self, name: str, *, missed: bool) -> None:
         """Pass a deletion to the member. The watch calls it."""
         self._leases.pop(name, None)
+        self._refusals.pop(name, None)
         now = self._clock.now()
         self._feed(lambda: self._member.lease_gone(name, now, missed=missed))
 
@@ -469,20 +475,20 @@ class Replica:
         if state is self._state:
             return
 
-        if self._state is MemberState.LIVE:
+        if self._state in (MemberState.LIVE, MemberState.LEAVING):
             self._apart_since = now
+            if state in (MemberState.LOST, MemberState.JOINING):
+                self._metrics.lost(len(self._working), member.reason)
 
         self._state = state
         match state:
             case MemberState.LIVE:
                 self._was_live = True
                 self._metrics.joined(member.epoch)
-            case MemberState.LOST:
-                self._metrics.lost(len(self._working), member.reason)
             case MemberState.LEFT:
                 self._metrics.left()
                 self._start_over(now)
-            case MemberState.JOINING | MemberState.LEAVING:
+            case MemberState.JOINING | MemberState.LOST | MemberState.LEAVING:
                 pass
             case _:
                 assert_never(state)
@@ -524,7 +530,10 @@ class Replica:
 
         cancelled = [it for it in self._ending.values() if it is not None]
         overdue = min(cancelled, default=math.inf) + self._timing.stop
-        due = min(self._member.next_due, overdue)
+        deadline = self._member.deadline
+        due = min(
+            self._member.next_due, overdue, math.inf if deadline is None else deadline
+        )
         if self._joined and due < math.inf:  # -inf: at once
             # Timers may fire a little early, and nothing would be due then.
             soon = self._clock.now() + _SHORTEST_SECONDS
@@ -547,18 +556,18 @@ class Replica:
                         found = await self._send(write)
 
             outcome = Outcome.OK
-            self._refusal = None
             if found is not None:
                 version, uid = found.resource_version, found.uid
         except (Conflict, NotFound) as exc:
             gone = write.verb == "delete" and isinstance(exc, NotFound)
             outcome = Outcome.OK if gone else Outcome.CONFLICT
         except Exception as exc:  # noqa: BLE001 - logged, and retried by the member
-            self._refusal = exc
+            self._refusals[lease.name] = exc
             what = f"{write.verb} Lease {lease.name}"
             self._metrics.failed(what, exc, self._clock.now())
 
         if outcome is not Outcome.NO_ANSWER:
+            self._refusals.pop(lease.name, None)
             self._watch.answered(lease.name, lease.version)
 
         member.answered(write, outcome, self._clock.now(), version=version, uid=uid)

@@ -148,7 +148,7 @@ class ShardedInformer(Lifecycle):
         finally:
             self._joined = False
             self.shards.leave(self._ranges)
-            self._ranges.drain_all()
+            self._ranges.leave()
 
     async def _fail_with_group(self) -> NoReturn:
         raise await self.shards.failed()

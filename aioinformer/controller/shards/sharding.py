@@ -39,9 +39,6 @@ class Work(Protocol):
     def cancel_range(self, number: int) -> None:
         """Cancel the reconciles and daemons of a range."""
 
-    def has_daemons(self, key: str) -> bool:
-        """Return True while a daemon of an object has not ended."""
-
 
 class RangeFence:
     """Elector of one range, which each write of a reconcile is checked by."""
@@ -78,6 +75,7 @@ class Sharding:
         self.shards: Shards = shards
         """Group of the replicas."""
         self._ranges = ActiveRanges(shards, informer, self._activated)
+        self._informer = informer
         self._store = informer.store
         self._resource = informer.resource
         self._by_uid = shards.shard_by == "uid"
@@ -85,11 +83,10 @@ class Sharding:
         self._work: Work | None = None
         # Uids of queued requests whose objects are not in the store.
         self._absent: dict[ReconcileRequest, str] = {}
+        # Number of reconciles and daemons of each range.
         self._in_work = Counter[int]()
         # Objects that timers and daemons know, by range and key.
         self._followed: dict[int, dict[str, KubeObject]] = {}
-        # Keys whose daemons were cancelled, by range.
-        self._ending: dict[int, list[str]] = {}
         # Active ranges whose objects are changes again.
         self._new: set[int] = set()
         self._activation = Notifier()
@@ -117,13 +114,12 @@ class Sharding:
         )
 
     def leave(self) -> None:
-        """Leave the group, once all work has ended."""
+        """Leave the group, once all work has ended. Idempotent."""
         self.shards.leave(self)
-        self._ranges.drain_all()
+        self._ranges.leave()
         self._work = None
         self._absent.clear()
         self._followed.clear()
-        self._ending.clear()
         self._new.clear()
 
     async def _fail_with_group(self) -> NoReturn:
@@ -165,7 +161,6 @@ class Sharding:
 
     def start(self, number: int) -> None:
         """Begin to work on a range."""
-        self._ending.pop(number, None)
         self._ranges.start(number)
 
     def drain(self, number: int) -> None:
@@ -173,8 +168,7 @@ class Sharding:
         self._ranges.drain(number)
         self._new.discard(number)
         followed = self._followed.pop(number, {})
-        if followed and self._work is not None:
-            self._ending[number] = list(followed)
+        if self._work is not None:
             for obj in followed.values():
                 self._work.changed(Deleted(obj, reason="moved"))
 
@@ -186,15 +180,7 @@ class Sharding:
 
     def busy(self, number: int) -> bool:
         """Return True while work on a range is in progress."""
-        if self._in_work[number]:
-            return True
-
-        work, keys = self._work, self._ending.get(number)
-        if keys is not None and work is not None:
-            self._ending[number] = [it for it in keys if work.has_daemons(it)]
-            return bool(self._ending[number])
-
-        return False
+        return self._in_work[number] > 0
 
     # ------------------------------------------------------------ admission
 
@@ -290,40 +276,43 @@ class Sharding:
             self._absent.setdefault(request, uid)
 
     def ended(self, number: int) -> None:
-        """End the work on a request of a range."""
+        """End the work on a request of a range, or of a daemon."""
         self._in_work[number] -= 1
         if not self._in_work[number]:
             del self._in_work[number]
             self.shards.work_ended()
 
-    def daemon_ended(self) -> None:
-        """Take note of the end of a daemon."""
-        if self._ending:
-            self.shards.work_ended()
-
     def fence(self, number: int) -> RangeFence:
-        """Return the check of each write of a reconcile."""
+        """Return the check of each write of a reconcile or daemon."""
         return RangeFence(self.shards, number)
 
-    def fence_of(self, request: ReconcileRequest) -> RangeFence:
-        """Return the check of each write of a daemon, whose object is in the store.
+    def begin_daemon(self, request: ReconcileRequest) -> int:
+        """Begin a call of an object's daemon; `ended()` must follow.
+
+        Returns:
+            Range.
 
         Raises:
-            InternalError: If it is not.
+            InternalError: If no active range has the object.
         """
-        if not self._by_uid:
-            return self.fence(self.shards.range_of(request.namespace))
-
         for number, followed in self._followed.items():
             if request.key in followed:
-                return self.fence(number)
+                self._in_work[number] += 1
+                return number
 
         raise InternalError(f"a daemon of {request.key}, which no active range has")
 
-    async def is_gone(self, request: ReconcileRequest, client: Client) -> bool:
-        """Return True unless the server has an object of the name of a request.
+    async def is_gone(
+        self, request: ReconcileRequest, uid: str, client: Client
+    ) -> bool:
+        """Return True unless the server has an object that the informer may not show.
 
         One that has another uid may belong to another replica, which works on it.
+
+        Args:
+            request: Request of the object.
+            uid: Uid of the object.
+            client: Client that reads it.
 
         Raises:
             ApiError: If the server refused. For other errors see `Client`.
@@ -335,10 +324,11 @@ class Sharding:
             return True
 
         try:
-            await client.get(
+            found = await client.get(
                 self._resource, request.name, namespace=request.namespace or None
             )
         except NotFound:
             return True
 
-        return False
+        # It has left the selection, as by a label. Otherwise its event will come.
+        return found.uid == uid and not self._informer.selects(found)

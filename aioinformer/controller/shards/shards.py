@@ -134,7 +134,7 @@ class Shards(Lifecycle):
         lease_duration: Duration = 20.0,
         renew_deadline: Duration = 11.0,
         retry_period: Duration = 3.0,
-        drain_timeout: Duration = 8.0,
+        drain_timeout: Duration = 7.0,
         namespace: str | None = None,
         identity: str | None = None,
         metrics: MetricsSink = NULL_SINK,

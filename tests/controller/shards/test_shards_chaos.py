@@ -107,6 +107,7 @@ class Chaos:
 async def test_no_range_has_two_owners_in_chaos(seed: int) -> None:
     async with APIServer(auto_namespaces=True) as server:
         chaos = Chaos(server, seed)
+        watching = asyncio.create_task(chaos.cluster.watch())
         try:
             for _ in range(4):
                 await chaos.join()
@@ -121,5 +122,7 @@ async def test_no_range_has_two_owners_in_chaos(seed: int) -> None:
             await chaos.cluster.balanced()
             works = chaos.cluster.replicas.values()
             assert [it.shards.why_not_ready() for it in works] == [""] * len(works)
+            assert not watching.done()
         finally:
+            watching.cancel()
             await chaos.end()

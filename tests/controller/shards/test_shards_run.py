@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,10 @@ from shards_helpers import Cluster, ShardListener, now
 from task_helpers import cancelled_after
 
 from aioinformer import Client, KubeObject, Shards
-from aioinformer.controller.event_recorder import EVENTS
+from aioinformer.controller.event_recorder import EVENTS, EventRecorder
+from aioinformer.controller.metrics import ShardsMetrics
+from aioinformer.controller.shards.member import Member
+from aioinformer.controller.shards.replica import Replica
 from aioinformer.errors import LeadershipLost, OptionsError
 from aioinformer.model.resources import LEASES, PODS
 from aioinformer.testing import APIServer
@@ -21,6 +25,9 @@ from aioinformer.testing.faults import Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from datetime import datetime
+
+    from aioinformer.controller.shards.commands import Command
 
 
 @pytest.fixture
@@ -151,6 +158,33 @@ async def test_rate_limit_of_the_client_delays_no_lease(
     assert {it["spec"]["holderIdentity"] for it in cluster.fences()} == {""}
 
 
+class HastyMember(Member):
+    """Member whose next step is always due at once, after one in which it did nothing."""
+
+    steps = 0
+
+    def step(self, now: float, wall: datetime) -> list[Command]:
+        self.steps += 1
+        self.next_due = -math.inf
+        return []
+
+
+async def test_step_that_is_due_at_once_is_taken(server: APIServer) -> None:
+    member = HastyMember("a", "sites")
+    async with server.client() as client:
+        metrics = ShardsMetrics("sites", "a", PlainSink())
+        recorder = EventRecorder(client, "sites")
+        users = [ShardListener()]
+        replica = Replica(
+            "sites", lambda: member, client, "ops", users, recorder, metrics
+        )
+        running = asyncio.create_task(replica.run(lambda: None))
+        await asyncio.sleep(0.1)
+        assert member.steps > 50
+        running.cancel()
+        await asyncio.wait({running})
+
+
 # ---------------------------------------------------------------- views
 
 
@@ -242,6 +276,26 @@ async def test_replica_without_a_right_is_not_ready_until_it_has_it(
         assert a.shards.why_not_ready() == ""
 
 
+async def test_range_that_is_not_taken_makes_a_replica_not_ready(
+    server: APIServer, cluster: Cluster
+) -> None:
+    async with cluster.replica("a"):
+        await cluster.settled()
+
+    # The fence cannot be read, so it cannot be taken.
+    fence = next(it for it in cluster.fences() if it["metadata"]["name"][-2:] == "03")
+    server.patch(
+        LEASES,
+        fence["metadata"]["name"],
+        {"metadata": {"labels": {"aioinformer.dev/role": "other"}}},
+        namespace="ops",
+    )
+    async with cluster.replica("b") as b:
+        await asyncio.sleep(60)
+        assert b.shards.status().unowned == (3,)
+        assert b.shards.why_not_ready() == "ranges are not taken: 3"
+
+
 async def test_invalid_lease_is_ignored(
     server: APIServer, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -265,7 +319,9 @@ async def test_invalid_lease_is_ignored(
 # ---------------------------------------------------------------- other ranges
 
 
-async def test_other_number_of_ranges_ends_the_run(cluster: Cluster) -> None:
+async def test_other_number_of_ranges_ends_the_run(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     async with cluster.replica("a"):
         await cluster.settled()
         other = cluster.shards("b", ranges=32)
@@ -281,6 +337,20 @@ async def test_other_number_of_ranges_ends_the_run(cluster: Cluster) -> None:
 
         with pytest.raises(OptionsError, match="16"):
             await other.shutdown()
+
+    assert sum("failed, giving all ranges away" in it for it in texts(caplog)) == 2
+
+
+async def test_second_process_with_an_identity_stays_out(cluster: Cluster) -> None:
+    async with cluster.replica("a") as first:
+        await cluster.settled()
+        second = cluster.shards("a")
+        second.join(ShardListener())
+        async with second:
+            await asyncio.sleep(60)
+            assert second.held == frozenset()
+            assert "another process has the identity 'a'" in second.why_not_ready()
+            assert len(first.shards.held) == 16
 
 
 # ---------------------------------------------------------------- reports
