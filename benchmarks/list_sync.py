@@ -40,25 +40,25 @@ FIT_FOR_MANY = {"client-go typed JSON", "kube-rs", "lightkube"}
 def measure(options: Options) -> Iterator[Figure]:
     for size in (500,) if options.quick else (10_000, MANY):
         pods = encoded_pods(size)
+        rounds = options.rounds if size < MANY else options.fewer_rounds
         peers = [it for it in PEERS if size < MANY or it.name in FIT_FOR_MANY]
         peers.append(PLAIN_LIST)
         for look, arguments in LOOKS.items():
             case = f"{size:,} pods, {look}"
             course = Course(pods=pods, options=arguments)
-            rounds = options.rounds if size < MANY else options.fewer_rounds
             outcomes = in_turns(case, course, (OURSELVES, *peers), rounds)
             yield from figures(BENCHMARK, case, "pods/s", outcomes, rate)
 
-        yield from managed_fields(pods, options)
+        yield from managed_fields(pods, rounds)
 
 
-def managed_fields(pods: list[bytes], options: Options) -> Iterator[Figure]:
+def managed_fields(pods: list[bytes], rounds: int) -> Iterator[Figure]:
     """Measure pods whose managed fields are sent, and pods whose are not."""
     sent = {"sent": pods, "not sent": [*map(without_managed_fields, pods)]}
     for what, bodies in sent.items():
         case = f"{len(pods):,} pods, managed fields stripped, {what}"
         course = Course(pods=bodies, options=("--transform", "drop-managed-fields"))
-        outcomes = in_turns(case, course, (OURSELVES,), options.rounds)
+        outcomes = in_turns(case, course, (OURSELVES,), rounds)
         yield from figures(BENCHMARK, case, "pods/s", outcomes, rate)
         yield Figure(
             benchmark=BENCHMARK,
