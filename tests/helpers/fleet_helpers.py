@@ -118,9 +118,20 @@ class Fleet:
 
     async def settled(self, seconds: float = 90.0) -> None:
         """Wait until each range has an owner, whose informer has its objects."""
-        async with asyncio.timeout(seconds):
-            while not self.is_settled():
-                await asyncio.sleep(0.1)
+        try:
+            async with asyncio.timeout(seconds):
+                while not self.is_settled():
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            raise AssertionError(f"not settled: {self.states()}") from None
+
+    def states(self) -> dict[str, Any]:
+        """Return what each replica has, for a message."""
+        found = {
+            name: (it.shards.status().state, sorted(it.shards.held), len(it.keys()))
+            for name, it in self.members.items()
+        }
+        return found | {"server": len(self.server.objects(CONFIG_MAPS))}
 
     def is_settled(self) -> bool:
         held = [it.shards.held for it in self.members.values()]

@@ -128,10 +128,15 @@ async def test_daemon_that_ignores_its_cancellation_is_cancelled_again(
                 await asyncio.sleep(1e6)
 
     fleet = Fleet(server, act, daemons=[daemon], drain_timeout=1)
-    await fleet.start("a")
+    a = await fleet.start("a")
     await fleet.settled()
     await fleet.start("b")
     await fleet.settled(30)
+    a.link.silence()
+    await asyncio.sleep(20)
+    assert a.shards.status().state == "joining"
+    a.link.mend()
+    await fleet.settled()
     await ends(fleet)
 
 
