@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wire import proxying
 
 from aioinformer import Client, Controller, KubeObject, Manager, Shards
+from aioinformer.errors import AioInformerError
 from aioinformer.model.resources import CONFIG_MAPS
 
 if TYPE_CHECKING:
@@ -163,5 +164,8 @@ async def _running(manager: Manager) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await manager.shutdown()
-        await task
+        try:
+            await manager.shutdown()
+        finally:
+            with suppress(AioInformerError):  # ended before it was ready
+                await task

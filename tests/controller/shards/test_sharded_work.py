@@ -93,7 +93,7 @@ async def test_range_stays_until_writes_of_its_reconciles_are_shown(
     a = await fleet.start("a")
     await fleet.settled()
     await asyncio.sleep(1)
-    server.faults.add(Stall(verb="watch", resource="configmaps"))
+    server.faults.add(Stall(verb="watch", resource="configmaps", times=None))
     a.link.cut("fin")
     await asyncio.sleep(5)
     writing = True
@@ -110,6 +110,9 @@ async def test_range_stays_until_writes_of_its_reconciles_are_shown(
             await asyncio.sleep(0.1)
 
     assert now() - began > 8
+    server.faults.clear()
+    a.link.cut("fin")
+    b.link.cut("fin")
     await fleet.settled()
     await ends(fleet)
 
