@@ -1,9 +1,9 @@
 """A controller on four replicas that share its objects, compared with one on its own.
 
-The API server is the one for tests, with 20,000 pods, and filters by shard or does not. Each
-replica is a process, and receives through a relay that counts bytes: first the list, then
-2,000 changes. Memory is anonymous memory (`RssAnon`) beyond that before the start. Then one replica
-is killed. Finally, 20 replicas share 64 ranges while nothing moves.
+The API server is the one for tests, with 10,000 pods, and filters by shard or does not. Each
+replica is a process, and receives through a relay that counts bytes. They share the ranges, then
+list their pods, and get 1,000 changes. Memory is anonymous memory (`RssAnon`) beyond that before the
+start. Then one replica is killed. Finally, 20 replicas share 64 ranges while nothing moves.
 
     python benchmarks/shards.py [--quick] [--rounds N] [--json]
 """
@@ -22,23 +22,24 @@ from typing import TYPE_CHECKING, Any
 from bench.alone import companion
 from bench.figures import OURS, Figure, median
 from bench.script import Options, run
-from bench.shard_server import serve
+from bench.shard_server import CHANGED, serve
 from bench.shared_app import private_memory
 
-from aioinformer import Client, Controller, Manager, Shards
+from aioinformer import Client, Controller, Shards, SharedInformerFactory
 from aioinformer.model.resources import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
-    from aioinformer import KubeObject, ReconcileRequest
+    from aioinformer import ReconcileRequest
     from aioinformer.controller import Context
 
 BENCHMARK = "shards"
 ALONE = "not sharded"
 RANGES = 64
 TIMEOUT_SECONDS = 300.0
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ class Sizes:
     durations: dict[str, Any]
 
 
-FULL = Sizes(pods=20_000, replicas=4, changes=2_000, members=20, quiet=60, durations={})
+FULL = Sizes(pods=10_000, replicas=4, changes=1_000, members=20, quiet=60, durations={})
 QUICK = Sizes(
     pods=200,
     replicas=2,
@@ -104,7 +105,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 @dataclass
 class State:
-    """What a replica has."""
+    """State of a replica: its ranges, its pods, those of them that changed, its memory."""
 
     held: int
     stored: int
@@ -164,10 +165,13 @@ def worked_alone(sizes: Sizes) -> Use:
 def work(sizes: Sizes, server: Connection, replicas: list[Replica]) -> Use:
     """Have all pods listed and changed; return what that takes."""
     for it in replicas:
-        it.pipe.send("go")
+        it.pipe.send("join")
 
-    shared = len(replicas) > 1
-    until(lambda: is_spread(sizes, [it.state() for it in replicas], shared=shared))
+    until(lambda: is_even([it.state() for it in replicas]))
+    for it in replicas:
+        it.pipe.send("work")
+
+    until(lambda: sum(it.state().stored for it in replicas) == sizes.pods)
     server.send(("change", sizes.changes))
     changes = server.recv()
     until(lambda: sum(it.state().changes for it in replicas) >= changes)
@@ -176,12 +180,10 @@ def work(sizes: Sizes, server: Connection, replicas: list[Replica]) -> Use:
     return Use(most / 1e6, max(it.state().memory for it in replicas))
 
 
-def is_spread(sizes: Sizes, states: list[State], *, shared: bool) -> bool:
-    if sum(it.stored for it in states) != sizes.pods:
-        return False
-
-    held = sorted(it.held for it in states)
-    return not shared or (sum(held) == RANGES and held[-1] - held[0] <= 1)
+def is_even(states: list[State]) -> bool:
+    """Return True if the ranges are shared evenly."""
+    held = [it.held for it in states]
+    return sum(held) == RANGES and max(held) - min(held) <= 1
 
 
 def taken_over(replicas: list[Replica]) -> float:
@@ -213,7 +215,7 @@ def until(reached: Callable[[], bool]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not reached in {TIMEOUT_SECONDS:g} s")
 
-        time.sleep(0.05)
+        time.sleep(POLL_SECONDS)
 
 
 # ---------------------------------------------------------------- in other processes
@@ -230,26 +232,29 @@ async def _replicate(
     pipe: Connection, url: str, durations: dict[str, Any], *, shared: bool
 ) -> None:
     client = Client.from_url(url)
-    manager = Manager(client)
-    pods = manager.informer(PODS)
+    factory = SharedInformerFactory(client)
+    pods = factory.informer(PODS)
     shards = Shards("pods", client, **durations) if shared else None
-    changed = 0
-
-    @pods.on_update
-    def count(old: KubeObject, new: KubeObject) -> None:
-        nonlocal changed
-        changed += 1
-
-    manager.add(Controller("pods", _nothing, for_=pods, shards=shards))
+    controller = Controller("pods", _nothing, for_=pods, shards=shards)
     pipe.send(os.getpid())
     await asyncio.to_thread(pipe.recv)
     before = private_memory()
-    async with manager:
+    async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        if shards is not None:
+            shards.join(Idle())
+            await stack.enter_async_context(shards)
+
         while True:
-            await asyncio.to_thread(pipe.recv)
+            if await asyncio.to_thread(pipe.recv) == "work":
+                await stack.enter_async_context(factory)
+                group.create_task(controller.run())
+                continue
+
             held = len(shards.held) if shards else RANGES
-            stored = len(pods.store.list_keys())
-            pipe.send(State(held, stored, changed, private_memory() - before))
+            stored = pods.store.list()
+            changes = sum(CHANGED in it.labels for it in stored)
+            memory = private_memory() - before
+            pipe.send(State(held, len(stored), changes, memory))
 
 
 async def _nothing(request: ReconcileRequest, ctx: Context) -> None:

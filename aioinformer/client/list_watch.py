@@ -23,6 +23,7 @@ from aioinformer.watch.decoding import (
     MetadataDecoder,
     ObjectDecoder,
     StreamDecoder,
+    without_managed_fields,
 )
 from aioinformer.watch.interface import Selectors
 from aioinformer.watch.stream_watch import StreamWatch
@@ -98,8 +99,9 @@ class DiscoveringRequester(Requester, Protocol):
 class ListWatch:
     """Lists and watches of one resource, optionally of one namespace and by selectors.
 
-    Implements `ListerWatcher`, `Connected`, `Identified`, `Reselectable` and `ServedCheck`
-    of `aioinformer.watch`, which describe the errors of its contexts. It holds no
+    Implements `ListerWatcher`, `Connected`, `Identified`, `ManagedFieldsOptOut`,
+    `Reselectable` and `ServedCheck` of `aioinformer.watch`, which describe the errors of
+    its contexts. It holds no
     connection itself, and may be created before the client is entered.
 
     Args:
@@ -142,6 +144,7 @@ class ListWatch:
         self._parameters = _parameters_of(self._selectors)
         self._gzip = gzip
         self._metadata_only = metadata_only
+        self._drops_managed_fields = False
         self._connectivity = Connectivity.of(client)
         self._decoder = (
             MetadataDecoder(resource) if metadata_only else ObjectDecoder(resource)
@@ -229,6 +232,17 @@ class ListWatch:
         other = copy(self)
         other._selectors = selectors  # noqa: SLF001 - a copy
         other._parameters = {**self._parameters, **_parameters_of(selectors)}  # noqa: SLF001 - a copy
+        return other
+
+    def without_managed_fields(self) -> Self:
+        """Return a list-watch without managed fields, and everything else the same.
+
+        Its requests have `drop=metadata.managedFields` in `Accept`, which Kubernetes 1.38
+        supports behind the feature gate `ManagedFieldsOptOut`. Other servers ignore it,
+        so their objects have managed fields.
+        """
+        other = copy(self)
+        other._drops_managed_fields = True  # noqa: SLF001 - a copy
         return other
 
     def selects(self, obj: KubeObject) -> bool:
@@ -365,8 +379,9 @@ class ListWatch:
     def _get(
         self, params: Mapping[str, str], accept: str
     ) -> AbstractAsyncContextManager[ByteStream]:
-        if not self._metadata_only:
-            return self._client.stream("GET", self._path, params, gzip=self._gzip)
+        accept = accept if self._metadata_only else ""
+        if self._drops_managed_fields:
+            accept = without_managed_fields(accept)
 
         return self._client.stream(
             "GET", self._path, params, gzip=self._gzip, accept=accept
@@ -512,8 +527,8 @@ class DiscoveredListWatch:
     `NotFound`, and the next list looks it up again. So a CRD may be created later,
     deleted, and created again with another plural.
 
-    Implements `ListerWatcher`, `Connected`, `Identified`, `Reselectable` and
-    `ServedCheck`, like `ListWatch`.
+    Implements `ListerWatcher`, `Connected`, `Identified`, `ManagedFieldsOptOut`,
+    `Reselectable` and `ServedCheck`, like `ListWatch`.
 
     Args:
         client: Client that sends the requests. Enter it before use.
@@ -543,6 +558,7 @@ class DiscoveredListWatch:
         self._client = client
         self._namespace = namespace
         self._metadata_only = metadata_only
+        self._drops_managed_fields = False
         self._selectors = Selectors(
             label_selector=label_selector, field_selector=field_selector, shards=shards
         )
@@ -578,6 +594,16 @@ class DiscoveredListWatch:
         other._requested = self._requested.with_selectors(selectors)  # noqa: SLF001 - a copy
         if self._found is not None:
             other._found = self._found.with_selectors(selectors)  # noqa: SLF001 - a copy
+
+        return other
+
+    def without_managed_fields(self) -> Self:
+        """Return a list-watch without managed fields; see `ListWatch`."""
+        other = copy(self)
+        other._drops_managed_fields = True  # noqa: SLF001 - a copy
+        other._requested = self._requested.without_managed_fields()  # noqa: SLF001 - a copy
+        if self._found is not None:
+            other._found = self._found.without_managed_fields()  # noqa: SLF001 - a copy
 
         return other
 
@@ -685,7 +711,7 @@ class DiscoveredListWatch:
         return await self._requested.cluster_uid()
 
     def _source_of(self, resource: Resource) -> ListWatch:
-        return ListWatch(
+        source = ListWatch(
             self._client,
             resource,
             namespace=self._namespace,
@@ -694,6 +720,7 @@ class DiscoveredListWatch:
             metadata_only=self._metadata_only,
             shards=self._selectors.shards,
         )
+        return source.without_managed_fields() if self._drops_managed_fields else source
 
     @contextmanager
     def _forget_resource_on_404(self) -> Iterator[None]:

@@ -41,6 +41,7 @@ from aioinformer.informer.waits import InformerWaits
 from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
 from aioinformer.model.callables import check_plain
 from aioinformer.model.misuse import with_advice
+from aioinformer.model.transforms import drops_managed_fields
 
 if TYPE_CHECKING:
     import random
@@ -127,7 +128,8 @@ class SharedInformer:
             must not change; missing ones are restored. If it fails, the object is
             stored as the server sent it, and `status.degraded` counts it. It runs in
             the event loop and must not wait. See `strip_managed_fields`, `drop` and
-            `transform_dict`.
+            `transform_dict`. With `strip_managed_fields`, servers with
+            `ManagedFieldsOptOut` (Kubernetes 1.38) do not send managed fields at all.
         options: Options of lists and watches.
         on_error: Function called with each exception of the user's code.
         metrics: Sink of measurements.
@@ -198,7 +200,11 @@ class SharedInformer:
             compressor=self._compressor,
         )
         reflector = partial(
-            Reflector, options=self.options, on_change=self._reflector_changed, rng=rng
+            Reflector,
+            options=self.options,
+            on_change=self._reflector_changed,
+            drops_managed_fields=lambda: drops_managed_fields(self.transform),
+            rng=rng,
         )
         sources = partial(
             make_sources, name, list_watches, queue, self._metrics, pipeline

@@ -34,6 +34,7 @@ __all__ = [
     "MetadataKinds",
     "ObjectDecoder",
     "StreamDecoder",
+    "without_managed_fields",
 ]
 
 
@@ -561,6 +562,16 @@ LIST_OF_METADATA: Final = _AS.format(f"{_KIND}List")
 
 WATCH_OF_METADATA: Final = _AS.format(_KIND)
 """`Accept` header of a watch request."""
+
+
+def without_managed_fields(accept: str) -> str:
+    """Return an `Accept` header that prefers its first type without managed fields.
+
+    Whole JSON objects if `accept` is empty. The other types remain, for servers that
+    reject the parameter.
+    """
+    accept = accept or "application/json"
+    return f"{accept.partition(',')[0]};drop=metadata.managedFields,{accept}"
 
 
 class MetadataKinds(KindCheck):

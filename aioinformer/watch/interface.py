@@ -30,6 +30,7 @@ __all__ = [
     "ListOptions",
     "ListPage",
     "ListerWatcher",
+    "ManagedFieldsOptOut",
     "Reselectable",
     "Selection",
     "Selectors",
@@ -198,6 +199,17 @@ class Reselectable(Selection, Protocol):
 
         Raises:
             SelectorSyntaxError: If a selector cannot be parsed.
+        """
+
+
+@runtime_checkable
+class ManagedFieldsOptOut(Protocol):
+    """Optional part of a `ListerWatcher`: objects without their managed fields."""
+
+    def without_managed_fields(self) -> ListerWatcher:
+        """Return a source that requests no managed fields, and is the same otherwise.
+
+        The server may ignore that and send them.
         """
 
 

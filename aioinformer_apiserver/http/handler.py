@@ -75,8 +75,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FEATURE_GATES", "HandlerDurations", "RequestHandler"]
 
+MANAGED_FIELDS_OPT_OUT = "ManagedFieldsOptOut"
 SHARDED_LIST_AND_WATCH = "ShardedListAndWatch"
-FEATURE_GATES: Final = {SHARDED_LIST_AND_WATCH: False}
+FEATURE_GATES: Final = {MANAGED_FIELDS_OPT_OUT: False, SHARDED_LIST_AND_WATCH: False}
 """Feature gates, with the defaults of a real server."""
 
 # Monitoring polls these all the time, so they are not recorded.
@@ -234,7 +235,13 @@ class RequestHandler:
             request.warnings.append(target.collection.kind.warning)
 
         kind = _kind_of_response(target)
-        format_ = format_of(kind, request.headers, request.query, verb=target.verb)
+        format_ = format_of(
+            kind,
+            request.headers,
+            request.query,
+            verb=target.verb,
+            may_drop=self._feature_gates[MANAGED_FIELDS_OPT_OUT],
+        )
         if target.verb == "watch":
             await self._watch(request, target, format_, writer, waker, log)
             return None

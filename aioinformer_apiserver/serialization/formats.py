@@ -9,11 +9,14 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from aioinformer import json_codec
+from aioinformer.model.objects import KubeObject
+from aioinformer.model.transforms import strip_managed_fields
 from aioinformer.tables import layout_of
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.field_order import order_of
@@ -34,7 +37,7 @@ from aioinformer_apiserver.storage.encoding import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from aioinformer.errors import ApiError
     from aioinformer.tables import Layout
@@ -91,28 +94,33 @@ class Whole:
     """Format of whole objects, the default."""
 
     def __init__(self, kind: Kind, choice: Choice | None = None) -> None:
+        choice = choice or Choice()
         self._kind = kind
-        self._encoder = encoder_of(choice or Choice())
+        self._encoder = encoder_of(choice)
+        self._raw = _raw_of(choice)
+        self._form = f"whole {choice.drops_managed_fields}"
         self.content_type: str = self._encoder.media
 
     def object(self, stored: StoredObject) -> bytes:
         """Encode one object."""
-        return self._encoder.document(stored.raw)
+        return self._encoder.document(self._raw(stored))
 
     def list(
         self, metadata: dict[str, Any], objects: Iterable[StoredObject]
     ) -> Iterator[bytes]:
         """Encode a list in pieces."""
-        items = (list_item(self._kind, stored.raw) for stored in objects)
+        items = (list_item(self._kind, self._raw(stored)) for stored in objects)
         return self._encoder.listing(list_frame(self._kind, metadata), "items", items)
 
     def initial(self, stored: StoredObject) -> bytes:
         """Encode an initial object of a watch."""
-        return event_line("ADDED", stored.raw)
+        return event_line("ADDED", self._raw(stored))
 
     def change(self, event: str, change: Change) -> bytes:
-        """Encode a change, once for all watches."""
-        return change.line(event)
+        """Encode a change, once for all watches of this format."""
+        return change.encode(
+            event, self._form, lambda it: event_line(event, self._raw(it))
+        )
 
     def bookmark(self, version: int, *, initial_events_end: bool) -> bytes:
         """Encode a bookmark."""
@@ -129,7 +137,8 @@ class MetadataOnly:
         self._requested = choice.transform
         self._api_version = f"meta.k8s.io/{choice.version}"
         self._partial = _Partial(kind, choice.version)
-        self._form = f"metadata {choice.version}"
+        self._raw = _raw_of(choice)
+        self._form = f"metadata {choice.version} {choice.drops_managed_fields}"
         self.content_type: str = self._encoder.media
 
     def object(self, stored: StoredObject) -> bytes:
@@ -139,7 +148,7 @@ class MetadataOnly:
             ApiError: 406 if the client requests a list.
         """
         self.check()
-        return self._encoder.document(self._partial(stored.raw))
+        return self._encoder.document(self._partial(self._raw(stored)))
 
     def list(
         self, metadata: dict[str, Any], objects: Iterable[StoredObject]
@@ -158,7 +167,7 @@ class MetadataOnly:
             "metadata": _without_shards(metadata),
             "items": [],
         }
-        items = (self._partial(stored.raw) for stored in objects)
+        items = (self._partial(self._raw(stored)) for stored in objects)
         first = next(items, None)
         if first is None:
             # Go encodes a slice that was never allocated as null.
@@ -168,12 +177,14 @@ class MetadataOnly:
 
     def initial(self, stored: StoredObject) -> bytes:
         """Encode an initial object of a watch."""
-        return event_line("ADDED", self._partial(stored.raw))
+        return event_line("ADDED", self._partial(self._raw(stored)))
 
     def change(self, event: str, change: Change) -> bytes:
         """Encode a change, once for all watches of this format."""
         return change.encode(
-            event, self._form, lambda it: event_line(event, self._partial(it.raw))
+            event,
+            self._form,
+            lambda it: event_line(event, self._partial(self._raw(it))),
         )
 
     def bookmark(self, version: int, *, initial_events_end: bool) -> bytes:
@@ -212,6 +223,7 @@ class Table:
         self._encoder = encoder_of(choice)
         self._include = include or "Metadata"
         self._partial = _Partial(kind, choice.version)
+        self._raw = _raw_of(choice)
         self._head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{choice.version}"}
         self._layout = _layout_of(kind)
         # Only the first event of a watch has the columns.
@@ -235,7 +247,7 @@ class Table:
             ApiError: 400 for an invalid `include`.
         """
         self.check()
-        rows = (self._row(stored.raw, stored.body()) for stored in objects)
+        rows = (self._row(self._raw(stored), stored.body()) for stored in objects)
         frame = self._frame(_without_shards(metadata), is_first=True)
         return self._encoder.listing(frame, "rows", rows)
 
@@ -272,7 +284,8 @@ class Table:
 
     def _line(self, event: str, stored: StoredObject, *, is_first: bool) -> bytes:
         frame = self._frame(_version_of(stored), is_first=is_first)
-        return event_line(event, _with_row(frame, self._row(stored.raw, stored.body())))
+        row = self._row(self._raw(stored), stored.body())
+        return event_line(event, _with_row(frame, row))
 
     def _frame(self, metadata: dict[str, Any], *, is_first: bool) -> bytes:
         """Encode a table without rows; only the first one of a watch has columns."""
@@ -302,6 +315,7 @@ def format_of(
     query: Mapping[str, str],
     *,
     verb: str = "get",
+    may_drop: bool = False,
 ) -> Format:
     """Choose the first format that the client accepts and the server supports.
 
@@ -310,6 +324,7 @@ def format_of(
         headers: Headers of the request; `Accept` decides.
         query: Query of the request: `pretty` and `includeObject`.
         verb: Verb of the request; lists and watches support different formats.
+        may_drop: True to leave out managed fields on request.
 
     Raises:
         ApiError: 406 if there is none, or if a watch requests lists; 400 if a watch has
@@ -318,7 +333,7 @@ def format_of(
     if kind.typed:
         check_route(headers.get("Accept") or "", streams=verb in _STREAMING)
 
-    choice = negotiate(headers, query, watch=verb == "watch")
+    choice = negotiate(headers, query, watch=verb == "watch", may_drop=may_drop)
     if not choice.transform:
         return Whole(kind, choice)
 
@@ -377,6 +392,18 @@ class _Partial:
             metadata = plain(order_of(_METADATA)(json_codec.loads(metadata)))
 
         return self._head + metadata + b"}"
+
+
+def _raw_of(choice: Choice) -> Callable[[StoredObject], bytes]:
+    """Return the function that returns the JSON of an object to show."""
+    return _raw_without_managed_fields if choice.drops_managed_fields else _raw
+
+
+def _raw_without_managed_fields(stored: StoredObject) -> bytes:
+    return strip_managed_fields(KubeObject.of(stored.raw)).raw
+
+
+_raw: Callable[[StoredObject], bytes] = attrgetter("raw")
 
 
 def _layout_of(kind: Kind) -> Layout:

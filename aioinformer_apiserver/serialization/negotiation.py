@@ -50,6 +50,8 @@ _META_GROUP = "meta.k8s.io"
 _META_VERSIONS = frozenset({"v1", "v1beta1"})
 _AGGREGATED = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
 
+_MANAGED_FIELDS = "metadata.managedFields"
+
 # Media types of a real server. This server does not write the last one. Most clients
 # that accept it accept JSON too; others get the error of a real server.
 _TYPES = (JSON, YAML, "application/vnd.kubernetes.protobuf")
@@ -80,6 +82,9 @@ class Choice:
 
     pretty: bool = False
     """True for indented JSON."""
+
+    drops_managed_fields: bool = False
+    """True to leave out the managed fields of all objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +150,11 @@ def _named_types(header: str) -> set[str]:
 
 
 def negotiate(
-    headers: Mapping[str, str], query: Mapping[str, str], *, watch: bool = False
+    headers: Mapping[str, str],
+    query: Mapping[str, str],
+    *,
+    watch: bool = False,
+    may_drop: bool = False,
 ) -> Choice:
     """Choose the first format that the client accepts and the server supports.
 
@@ -153,11 +162,13 @@ def negotiate(
         headers: Headers of the request: `Accept`, and `User-Agent` for `pretty`.
         query: Query of the request: `pretty`.
         watch: True to choose a streaming format.
+        may_drop: True to support `drop=metadata.managedFields`; False to ignore it, and
+            any other `drop`.
 
     Raises:
         ApiError: 406, if there is none.
     """
-    found = _choice(headers, query, _transform)
+    found = _choice(headers, query, _transform, may_drop=may_drop)
     if found is None:
         raise _not_acceptable(*_TYPES)
 
@@ -217,6 +228,8 @@ def _choice(
     headers: Mapping[str, str],
     query: Mapping[str, str],
     read: Callable[[Mapping[str, str]], Transform | None],
+    *,
+    may_drop: bool = False,
 ) -> Choice | None:
     """Choose the first clause with a supported conversion."""
     for clause in _clauses(headers.get("Accept") or "*/*"):
@@ -225,11 +238,16 @@ def _choice(
         if media is None or transform is None or not _streams(clause, media):
             continue
 
+        dropped = clause.parameters.get("drop", "") if may_drop else ""
+        if dropped not in {"", _MANAGED_FIELDS}:
+            continue
+
         return Choice(
             media=media,
             transform=transform,
             version=clause.parameters.get("v", "v1") if transform else "v1",
             pretty=_is_pretty(clause.parameters, headers, query),
+            drops_managed_fields=bool(dropped),
         )
 
     return None

@@ -226,7 +226,7 @@ def _shards() -> tuple[Goal, ...]:
         case = f"{case}, compared with one not sharded" if bound < 1 else case
         return Goal(benchmark="shards", case=case, at="most", bound=bound)
 
-    start = "4 replicas, 20,000 pods, server"
+    start = "4 replicas, 10,000 pods, server"
     return (
         goal(f"{start} filters: bytes of a replica, largest", 0.3),
         goal(f"{start} filters: memory of a replica, largest", 0.3),

@@ -16,7 +16,10 @@ from bench.corpus import pods
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-__all__ = ["serve"]
+__all__ = ["CHANGED", "serve"]
+
+CHANGED = "changed"
+"""Label of pods that were changed."""
 
 CHUNK_BYTES = 1 << 16
 
@@ -49,10 +52,10 @@ async def _serve(pipe: Connection, count: int, relays: int, *, filters: bool) ->
         pipe.send([f"http://127.0.0.1:{it}" for it in ports])
         while True:
             command, *arguments = await asyncio.to_thread(pipe.recv)
-            pipe.send(_answer(server, counted, command, *arguments))
+            pipe.send(await _answer(server, counted, command, *arguments))
 
 
-def _answer(
+async def _answer(
     server: APIServer, relays: list[Relay], command: str, *arguments: Any
 ) -> Any:
     match command, *arguments:
@@ -63,10 +66,11 @@ def _answer(
         case "change", int(count):
             for body in server.objects(PODS)[:count]:
                 metadata = body["metadata"]
-                labels = {"metadata": {"labels": {"changed": "yes"}}}
+                labels = {"metadata": {"labels": {CHANGED: "yes"}}}
                 server.patch(
                     PODS, metadata["name"], labels, namespace=metadata["namespace"]
                 )
+                await asyncio.sleep(0.001)  # others are served, such as renewals
 
             return count
         case _:

@@ -58,6 +58,7 @@ YAML = Choice(media="application/yaml")
         ),
         ("application/json;pretty=1", Choice(pretty=True)),
         ("application/json;pretty=true", WHOLE),
+        ("application/json;drop=metadata.managedFields", WHOLE),
     ],
 )
 def test_negotiation_chooses_first_supported_format(

@@ -16,7 +16,7 @@ from doc_fragments import place, run_fragment
 from doc_sessions import answers
 from processes import ROOT
 
-from aioinformer import Client, Controller
+from aioinformer import Client, Controller, Shards
 from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.rbac import ProgramOptions, print_rbac
 from aioinformer.cli.shards import ShardsOptions, status
@@ -264,9 +264,11 @@ async def test_manifests_are_valid(server: APIServer, tmp_path: Path) -> None:
 
     deployment, scaler = yaml.safe_load_all(DEPLOYED.text)
     assert scaler["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
-    timing = ShardTiming(drain=8)
+    timing = Shards("sites", Client.from_url(server.url)).timing
     ending = timing.drain + timing.stop + timing.flight
-    assert f"within {ending:g} s, gives them away" in " ".join(TEXT.split())
+    words = " ".join(TEXT.split())
+    assert f"within {ending:g} s, gives them away" in words
+    assert f"After {timing.drain:g} s, they are cancelled" in words
     pod = deployment["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > 2 * ending
 

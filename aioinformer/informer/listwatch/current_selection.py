@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.model.shards import ShardSelector, hash_of, ranges_of
-from aioinformer.watch.interface import Reselectable, Selectors
+from aioinformer.watch.interface import ManagedFieldsOptOut, Reselectable, Selectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +107,11 @@ class CurrentSelection:
         return not self.has(obj) or (not self.caught_up and self._repeats(obj, version))
 
     # ------------------------------------------------------------ changes
+
+    def drop_managed_fields(self) -> None:
+        """Request objects without managed fields, if the source can."""
+        if isinstance(self.source, ManagedFieldsOptOut):
+            self.source = self.source.without_managed_fields()
 
     def listed(self) -> None:
         """Record that a complete list of the selection replaces the stored objects."""

@@ -125,7 +125,8 @@ class Reflector:
     Args:
         source: Source to list and watch. If it is a `ServedCheck`, a missing resource
             can become absent. If it is `Connected`, it shares the state of the
-            connection. If it is `Reselectable`, its selection can be changed.
+            connection. If it is `Reselectable`, its selection can be changed. If it is
+            `ManagedFieldsOptOut`, `drops_managed_fields` takes effect.
         store: Store of the objects.
         name: Name in log and metrics.
         options: Options of lists and watches.
@@ -133,6 +134,8 @@ class Reflector:
         resume: List that the store has from an earlier reflector, to continue; None to
             begin with a list. Pass one, if only with its callbacks, for a store that
             outlives this process. The source should be `Identified`.
+        drops_managed_fields: Function called when it starts to run. True if the store
+            removes all managed fields, so that the source need not send them.
         metrics: Sink of measurements; see `ReflectorMetrics` for their names.
         rng: Source of jitter.
     """
@@ -146,6 +149,7 @@ class Reflector:
         options: ReflectorOptions | None = None,
         on_change: Callable[[], None] = lambda: None,
         resume: Resume | None = None,
+        drops_managed_fields: Callable[[], bool] = lambda: False,
         metrics: MetricsSink = NULL_SINK,
         rng: random.Random | None = None,
     ) -> None:
@@ -165,6 +169,7 @@ class Reflector:
         internal_error_seconds = seconds_of(options.internal_error_seconds)
         self._watches = WatchReader(selection, store, stats, internal_error_seconds)
         self._resume = resume
+        self._drops_managed_fields = drops_managed_fields
         self._phase = first_phase(resume, streaming=options.streaming_list)
         if resume is not None:
             stats.in_step = resume.in_step
@@ -199,6 +204,9 @@ class Reflector:
             raise OptionsError(f"{self.name} runs only once")
 
         self._begun = True
+        if self._drops_managed_fields():
+            self._selections.current.drop_managed_fields()
+
         try:
             await self._run()
         finally:

@@ -48,6 +48,8 @@ async def web(target: ServerUnderTest, http: aiohttp.ClientSession) -> str:
         (f"{AS}Other,application/json", JSON),
         (f"{TABLE};q=0.5,application/yaml;q=0.6", YAML),
         (TABLE.replace("json", "yaml"), YAML),
+        ("application/json;drop=metadata.managedFields,application/yaml", JSON),
+        ("application/json;drop=spec,application/yaml", JSON),
     ],
 )
 async def test_first_supported_accept_type_is_used(
@@ -85,6 +87,16 @@ async def test_unsupported_accept_type_is_406(
     assert (code, media, refusal["reason"]) == (406, JSON, "NotAcceptable")
     assert refusal["message"] == message
     assert ("details" in refusal) is message.startswith(OFFER)
+
+
+async def test_drop_is_ignored_without_its_gate(
+    web: str, http: aiohttp.ClientSession
+) -> None:
+    for accept in (JSON, PARTIAL):
+        full = await get(http, web, accept)
+        assert full["metadata"]["managedFields"]
+        for more in (";drop=metadata.managedFields", ";drop=spec", ";drop="):
+            assert await get(http, web, accept + more) == full
 
 
 async def test_not_acceptable_error_lists_stream_types_of_watchable_paths(
