@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wire import proxying
 
 from aioinformer import Client, Controller, KubeObject, Manager, Shards
+from aioinformer.errors import AioInformerError
 from aioinformer.model.resources import CONFIG_MAPS
 
 if TYPE_CHECKING:
@@ -118,9 +119,20 @@ class Fleet:
 
     async def settled(self, seconds: float = 90.0) -> None:
         """Wait until each range has an owner, whose informer has its objects."""
-        async with asyncio.timeout(seconds):
-            while not self.is_settled():
-                await asyncio.sleep(0.1)
+        try:
+            async with asyncio.timeout(seconds):
+                while not self.is_settled():
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            raise AssertionError(f"not settled: {self.states()}") from None
+
+    def states(self) -> dict[str, Any]:
+        """Return what each replica has, for a message."""
+        found = {
+            name: (it.shards.status().state, sorted(it.shards.held), len(it.keys()))
+            for name, it in self.members.items()
+        }
+        return found | {"server": len(self.server.objects(CONFIG_MAPS))}
 
     def is_settled(self) -> bool:
         held = [it.shards.held for it in self.members.values()]
@@ -152,5 +164,8 @@ async def _running(manager: Manager) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await manager.shutdown()
-        await task
+        try:
+            await manager.shutdown()
+        finally:
+            with suppress(AioInformerError):  # ended before it was ready
+                await task

@@ -480,6 +480,7 @@ class Replica:
             elif cancelled is not None and now >= cancelled + self._timing.stop:
                 self._ending[number] = math.inf  # reported once
                 self._metrics.overran(number, now - cancelled)
+                self._cancel(number)  # it may have swallowed the first one
 
     def _note_move(self, number: int) -> None:
         group, me = self._name, self._member.identity

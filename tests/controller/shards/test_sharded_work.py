@@ -93,7 +93,7 @@ async def test_range_stays_until_writes_of_its_reconciles_are_shown(
     a = await fleet.start("a")
     await fleet.settled()
     await asyncio.sleep(1)
-    server.faults.add(Stall(verb="watch", resource="configmaps"))
+    server.faults.add(Stall(verb="watch", resource="configmaps", times=None))
     a.link.cut("fin")
     await asyncio.sleep(5)
     writing = True
@@ -110,6 +110,9 @@ async def test_range_stays_until_writes_of_its_reconciles_are_shown(
             await asyncio.sleep(0.1)
 
     assert now() - began > 8
+    server.faults.clear()
+    a.link.cut("fin")
+    b.link.cut("fin")
     await fleet.settled()
     await ends(fleet)
 
@@ -128,10 +131,15 @@ async def test_daemon_that_ignores_its_cancellation_is_cancelled_again(
                 await asyncio.sleep(1e6)
 
     fleet = Fleet(server, act, daemons=[daemon], drain_timeout=1)
-    await fleet.start("a")
+    a = await fleet.start("a")
     await fleet.settled()
     await fleet.start("b")
     await fleet.settled(30)
+    a.link.silence()
+    await asyncio.sleep(20)
+    assert a.shards.status().state == "joining"
+    a.link.mend()
+    await fleet.settled()
     await ends(fleet)
 
 
