@@ -4,6 +4,9 @@ The pods are prepared bytes, sent by a process of its own. In one case, the body
 read. In the other there is an index on `spec.nodeName`, and the handler reads
 `status.phase`. Clients that decode everything pay the same in both.
 
+Two more cases are about `strip_managed_fields`, without peers: the pods arrive with their
+managed fields or, as from a server with `ManagedFieldsOptOut`, without them.
+
     python benchmarks/list_sync.py [--quick] [--rounds N] [--json]
 """
 
@@ -14,15 +17,16 @@ from typing import TYPE_CHECKING
 
 from bench.contestant import OURSELVES, PEERS, PLAIN_LIST
 from bench.corpus import encoded_pods
+from bench.figures import OURS, Figure
 from bench.script import Options, run
 from bench.turns import Course, figures, in_turns
+
+from aioinformer import KubeObject, strip_managed_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.contestant import Report
-    from bench.figures import Figure
-
 BENCHMARK = "list_sync"
 LOOKS = {
     "body not read": (),
@@ -36,14 +40,38 @@ FIT_FOR_MANY = {"client-go typed JSON", "kube-rs", "lightkube"}
 def measure(options: Options) -> Iterator[Figure]:
     for size in (500,) if options.quick else (10_000, MANY):
         pods = encoded_pods(size)
+        rounds = options.rounds if size < MANY else options.fewer_rounds
         peers = [it for it in PEERS if size < MANY or it.name in FIT_FOR_MANY]
         peers.append(PLAIN_LIST)
         for look, arguments in LOOKS.items():
             case = f"{size:,} pods, {look}"
             course = Course(pods=pods, options=arguments)
-            rounds = options.rounds if size < MANY else options.fewer_rounds
             outcomes = in_turns(case, course, (OURSELVES, *peers), rounds)
             yield from figures(BENCHMARK, case, "pods/s", outcomes, rate)
+
+        yield from managed_fields(pods, rounds)
+
+
+def managed_fields(pods: list[bytes], rounds: int) -> Iterator[Figure]:
+    """Measure pods whose managed fields are sent, and pods whose are not."""
+    sent = {"sent": pods, "not sent": [*map(without_managed_fields, pods)]}
+    for what, bodies in sent.items():
+        case = f"{len(pods):,} pods, managed fields stripped, {what}"
+        course = Course(pods=bodies, options=("--transform", "drop-managed-fields"))
+        outcomes = in_turns(case, course, (OURSELVES,), rounds)
+        yield from figures(BENCHMARK, case, "pods/s", outcomes, rate)
+        yield Figure(
+            benchmark=BENCHMARK,
+            case=f"{case}: bytes",
+            contestant=OURS,
+            unit="KiB/pod",
+            value=sum(map(len, bodies)) / len(bodies) / 1024,
+        )
+
+
+def without_managed_fields(pod: bytes) -> bytes:
+    """Return a pod as a server with `ManagedFieldsOptOut` sends it."""
+    return strip_managed_fields(KubeObject.of(pod)).raw
 
 
 def rate(report: Report) -> float:

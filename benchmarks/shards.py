@@ -3,7 +3,7 @@
 The API server is the one for tests, with 10,000 pods, and filters by shard or does not. Each
 replica is a process, and receives through a relay that counts bytes. They share the ranges, then
 list their pods, and get 1,000 changes. Memory is anonymous memory (`RssAnon`) beyond that before the
-start. Then one replica is killed. Finally, 20 replicas share 64 ranges while nothing moves.
+start. In another group, one replica is killed. Finally, 20 replicas share 64 ranges while nothing moves.
 
     python benchmarks/shards.py [--quick] [--rounds N] [--json]
 """
@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bench.alone import companion
@@ -40,6 +40,8 @@ ALONE = "not sharded"
 RANGES = 64
 TIMEOUT_SECONDS = 300.0
 POLL_SECONDS = 0.1
+PATIENT = {"lease_duration": 120, "renew_deadline": 60, "retry_period": 3}
+"""Durations that let no range move while the server is busy with lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,7 @@ def measure(options: Options) -> Iterator[Figure]:
         for filters in (True, False):
             compare(sizes, alone, outcome, filters=filters)
 
+        killed(sizes, outcome)
         quiet(sizes, outcome)
 
     for (case, contestant, unit), values in outcome.values.items():
@@ -139,7 +142,7 @@ def compare(sizes: Sizes, alone: Use, outcome: Outcome, *, filters: bool) -> Non
     """Run several replicas, and compare each with one on its own."""
     how = "server filters" if filters else "server sends everything"
     start = f"{sizes.replicas} replicas, {sizes.pods:,} pods, {how}: "
-    with running(sizes, sizes.replicas, filters=filters) as (server, replicas):
+    with running(sizes, sizes.replicas, PATIENT, filters=filters) as (server, replicas):
         shared = work(sizes, server, replicas)
         for name, unit, mine, theirs in (
             ("bytes of a replica, largest", "MB", shared.received, alone.received),
@@ -150,15 +153,9 @@ def compare(sizes: Sizes, alone: Use, outcome: Outcome, *, filters: bool) -> Non
             share = f"{start}{name}, compared with one not sharded"
             outcome.add(share, "ratio", mine / theirs)
 
-        if filters:
-            seconds = taken_over(replicas)
-            outcome.add(
-                f"{sizes.replicas} replicas: all owned after kill -9", "s", seconds
-            )
-
 
 def worked_alone(sizes: Sizes) -> Use:
-    with running(sizes, 1, filters=False) as (server, replicas):
+    with running(sizes, 1, PATIENT) as (server, replicas):
         return work(sizes, server, replicas)
 
 
@@ -186,24 +183,34 @@ def is_even(states: list[State]) -> bool:
     return sum(held) == RANGES and max(held) - min(held) <= 1
 
 
-def taken_over(replicas: list[Replica]) -> float:
-    """Kill a replica; return the seconds until the others own its ranges."""
-    victim = replicas.pop()
-    os.kill(victim.pid, signal.SIGKILL)
-    killed = time.monotonic()
-    until(lambda: sum(it.state().held for it in replicas) == RANGES)
-    return time.monotonic() - killed
+def killed(sizes: Sizes, outcome: Outcome) -> None:
+    """Kill a replica, and measure the time until the others own its ranges."""
+    with running(replace(sizes, pods=0), sizes.replicas, sizes.durations) as (
+        _,
+        replicas,
+    ):
+        for it in replicas:
+            it.pipe.send("join")
+
+        until(lambda: is_even([it.state() for it in replicas]))
+        victim = replicas.pop()
+        os.kill(victim.pid, signal.SIGKILL)
+        began = time.monotonic()
+        until(lambda: sum(it.state().held for it in replicas) == RANGES)
+        seconds = time.monotonic() - began
+
+    outcome.add(f"{sizes.replicas} replicas: all owned after kill -9", "s", seconds)
 
 
 @contextlib.contextmanager
 def running(
-    sizes: Sizes, number: int, *, filters: bool
+    sizes: Sizes, number: int, durations: dict[str, Any], *, filters: bool = True
 ) -> Iterator[tuple[Connection, list[Replica]]]:
     """Run a server and replicas for the time of a block; they wait for a command."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(companion(serve, sizes.pods, number, filters))
         pipes = [
-            stack.enter_context(companion(replicate, url, sizes.durations, number > 1))
+            stack.enter_context(companion(replicate, url, durations, number > 1))
             for url in server.recv()
         ]
         yield server, [Replica(it, it.recv()) for it in pipes]

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from aioinformer import json_codec
-from aioinformer.model.objects import KubeObject
-from aioinformer.model.transforms import strip_managed_fields
+from aioinformer.model import KubeObject, strip_managed_fields
 from aioinformer.tables import layout_of
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.field_order import order_of

@@ -137,7 +137,7 @@ def test_feature_gates_are_parsed_as_of_a_kube_apiserver() -> None:
     assert "'Sharded' is not a gate such as Name=true" in ran("--feature-gates=Sharded")
     assert "'A=1' is not a gate" in ran("--feature-gates=A=1")
     unknown = ran("--feature-gates=Unheard=true")
-    assert "this server has ShardedListAndWatch" in unknown
+    assert "has ManagedFieldsOptOut, ShardedListAndWatch" in unknown
 
 
 async def test_apiserver_creates_no_namespaces_on_demand(

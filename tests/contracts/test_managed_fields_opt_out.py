@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,36 @@ async def test_informer_has_no_managed_fields_whatever_the_server_sends(
         full, thin, metadata = found
         assert full.pop("managedFields")
         assert thin == metadata == full
+
+
+async def test_update_with_cached_object_keeps_the_stored_managed_fields(
+    target: ServerUnderTest,
+) -> None:
+    path, key = target.path("configmaps"), f"{target.namespace}/a"
+    async with (
+        target.session() as http,
+        target.client() as client,
+        SharedInformerFactory(client) as factory,
+    ):
+        made = await make(http, path, named("a", data={"x": "1"}))
+        maps = factory.informer(
+            CONFIG_MAPS, namespace=target.namespace, transform=strip_managed_fields
+        )
+        cached = await maps.wait_until(lambda it: it is not None, key, timeout=30)
+        assert cached is not None
+        assert "managedFields" not in metadata_of(cached)
+
+        body = cached.to_dict() | {"data": {"x": "1", "y": "2"}}
+        async with http.put(f"{path}/a", json=body) as answer:
+            assert answer.status == 200
+
+        before = made["metadata"]["managedFields"]
+        stored = await client.get(CONFIG_MAPS, "a", namespace=target.namespace)
+        after = metadata_of(stored)["managedFields"]
+        managers = [it["manager"] for it in before]
+        assert [it["manager"] for it in after] == managers
+        assert '"f:y"' not in json.dumps(before)
+        assert '"f:y"' in json.dumps(after)
 
 
 @pytest.mark.parametrize(

@@ -83,13 +83,14 @@ async def test_apply_without_response_is_sent_again() -> None:
         assert it.failures == []
 
 
-async def test_apply_of_unchanged_child_sends_nothing() -> None:
+@pytest.mark.parametrize("hidden", ["", "metadata.managedFields"])
+async def test_apply_of_unchanged_child_sends_nothing(hidden: str) -> None:
     shown: list[KubeObject] = []
 
     async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         shown.append(await ctx.apply(settings()))
 
-    async with bench(act) as it:
+    async with bench(act, hidden=hidden) as it:
         for _ in range(3):
             await it.again()
 
