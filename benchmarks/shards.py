@@ -313,6 +313,10 @@ class Idle:
         """Return False."""
         return False
 
+    def lacking(self) -> dict[int, str]:
+        """Return nothing: it needs no objects."""
+        return {}
+
 
 def quiet(sizes: Sizes, outcome: Outcome) -> None:
     """Count the requests of replicas that share all ranges, while nothing moves."""

@@ -380,6 +380,8 @@ class ShardsMetrics:
     All have the label `name`, the name of the group:
 
     * `aioinformer_shard_owned_ranges`: ranges that this replica owns;
+    * `aioinformer_shard_active_ranges`: those of them that it works on, as their objects
+      are listed;
     * `aioinformer_shard_unowned_ranges`: ranges that no replica owns, as seen by this
       replica;
     * `aioinformer_shard_unowned_seconds`: time since the first of them lost its owner;
@@ -420,11 +422,14 @@ class ShardsMetrics:
         self._loop = None
         self._scope.end()
 
-    def ranges(self, owned: int, unowned: int, seconds: float | None) -> None:
+    def ranges(
+        self, owned: int, active: int, unowned: int, seconds: float | None
+    ) -> None:
         """Set the numbers of ranges.
 
         Args:
             owned: Number of ranges that this replica owns.
+            active: Number of those that all its users work on.
             unowned: Number of ranges without an owner.
             seconds: Longest time for which one of them has none; None if all have one.
         """
@@ -434,6 +439,7 @@ class ShardsMetrics:
 
         self._unowned_since = None if seconds is None else loop.time() - seconds
         self._sink.gauge("aioinformer_shard_owned_ranges", owned)
+        self._sink.gauge("aioinformer_shard_active_ranges", active)
         self._sink.gauge("aioinformer_shard_unowned_ranges", unowned)
         self._measure_unowned()
 

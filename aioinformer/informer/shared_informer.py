@@ -306,7 +306,9 @@ class SharedInformer:
         passed = {name: it for name, it in changes.items() if it is not None}
         reflector.select(replace(reflector.wanted, **passed))
 
-    async def wait_selection(self, timeout: Duration | None = None) -> None:
+    async def wait_selection(
+        self, timeout: Duration | None = None, *, other_than: Selectors | None = None
+    ) -> None:
         """Wait until the store has the selection that was set last.
 
         Then `selection` has its selectors, and handlers' queues have all events of the
@@ -315,6 +317,8 @@ class SharedInformer:
 
         Args:
             timeout: Seconds, or a timedelta; None for no limit.
+            other_than: Selectors to wait for the end of. The store may then have a part
+                of the change, such as some of several shards. None to wait for all of it.
 
         Raises:
             TimeoutError: If the timeout expires. The message has the last error.
@@ -324,7 +328,7 @@ class SharedInformer:
         Cancellation:
             Safe.
         """
-        await self._waits.wait_selection(timeout)
+        await self._waits.wait_selection(timeout, other_than=other_than)
 
     @property
     def indexer(self) -> Indexer[KubeObject]:

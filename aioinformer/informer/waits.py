@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.store.waiters import StoreWaiters
     from aioinformer.metrics import GuardedSink
     from aioinformer.model.times import Duration
+    from aioinformer.watch.interface import Selectors
 
 __all__ = ["InformerWaits"]
 
@@ -91,13 +92,15 @@ class InformerWaits:
                 IDLE_SECONDS,
             )
 
-    async def wait_selection(self, timeout: Duration | None = None) -> None:
-        """Wait until the store has the selection that was set last."""
+    async def wait_selection(
+        self, timeout: Duration | None = None, *, other_than: Selectors | None = None
+    ) -> None:
+        """Wait until the store has the selection that was set last, or another one."""
         self._run_state.check_open()
         seconds = timeout_of(timeout)
         try:
             async with asyncio.timeout(seconds):
-                while not (self._sources.synced and self._sources.selected):
+                while not (self._sources.synced and self._has_selection(other_than)):
                     await self._run_state.wait_for_change()
                     self._run_state.check_not_stopping()
         except TimeoutError:
@@ -105,6 +108,12 @@ class InformerWaits:
                 f"{self._sources.name} does not have its new selection after "
                 f"{seconds:g} s: {self._sources.describe()}"
             ) from None
+
+    def _has_selection(self, other_than: Selectors | None) -> bool:
+        if other_than is None:
+            return self._sources.selected
+
+        return self._sources.selection != other_than
 
     async def wait_for_version(
         self,

@@ -48,6 +48,9 @@ class ShardListener:
     def busy(self, number: int) -> bool:
         return False
 
+    def lacking(self) -> dict[int, str]:
+        return {}
+
 
 class Work:
     """User of shards that works on each range from its start to its end.
@@ -97,6 +100,9 @@ class Work:
 
     def busy(self, number: int) -> bool:
         return self.cluster.working.get(number) is self
+
+    def lacking(self) -> dict[int, str]:
+        return {}
 
     def is_ending(self, number: int) -> bool:
         """Return True if work on a range was drained or cancelled."""

@@ -97,6 +97,10 @@ class Record:
         """Return False: this user does no work."""
         return False
 
+    def lacking(self) -> dict[int, str]:
+        """Return nothing: it needs no objects."""
+        return {}
+
     def _note(self, what: str, number: int) -> None:
         line = f"{time.monotonic()} {self._identity} {what} {number}\n"
         os.write(self._file, line.encode())

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from aioinformer._tasks import Notifier
 from aioinformer.controller.shards.shards import Shards
 from aioinformer.errors import InformerStopped, OptionsError
 from aioinformer.informer.shared_informer import SharedInformer
@@ -115,7 +114,6 @@ class ActiveRanges:
         self._activated = activated
         self._ranges = ranges_of(shards.ranges)
         self._owned: set[int] = set()
-        self._changed = Notifier()
         if selecting is None:
             selecting = _Selecting(shards)
             # Before the first list: an unsharded one would be of all objects.
@@ -135,7 +133,6 @@ class ActiveRanges:
         self.kept = numbers
         self._selecting.kept[self] = numbers
         self._select()
-        self._changed.notify()
 
     def start(self, number: int) -> None:
         """Take a range that is owned now: see `ShardUser`."""
@@ -155,6 +152,16 @@ class ActiveRanges:
         """Return False: a range is given up at once."""
         return False
 
+    def lacking(self) -> dict[int, str]:
+        """Return the owned ranges whose objects the informer does not have yet."""
+        lacking = self._owned - self.active
+        if not lacking:
+            return {}
+
+        name, error = self._informer.name, self._informer.status.last_error
+        why = f"{name} has not listed them" + ("" if error is None else f": {error}")
+        return dict.fromkeys(lacking, why)
+
     def leave(self) -> None:
         """Give all ranges up, after leaving the group. Idempotent."""
         self._owned.clear()
@@ -170,9 +177,10 @@ class ActiveRanges:
             InformerStopped: If the informer has ended.
         """
         while True:
-            await self._informer.wait_selection()
             self._activate()
-            await self._changed.wait()
+            # A part of the change is enough: further ranges may be added all the time.
+            shown = self._informer.selection if self._informer.has_synced else None
+            await self._informer.wait_selection(other_than=shown)
 
     def _activate(self) -> None:
         if not self._informer.has_synced:
@@ -186,6 +194,7 @@ class ActiveRanges:
         }
         if listed:
             self.active |= listed
+            self.shards.work_began()
             self._activated(frozenset(listed))
 
     def _select(self) -> None:

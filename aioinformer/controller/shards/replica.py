@@ -28,7 +28,7 @@ from aioinformer.errors import Conflict, NotFound, OptionsError
 from aioinformer.model.resources import LEASES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from aioinformer.client.client import Client
     from aioinformer.controller.event_recorder import EventRecorder
@@ -112,6 +112,8 @@ class Replica:
         self._before: dict[int, str] = {}
         # Times since when this member lacks ranges that it should own, and is not live.
         self._missing: dict[int, float] = {}
+        # Times since when owned ranges are not worked on.
+        self._inactive_since: dict[int, float] = {}
         self._apart_since = 0.0
         self._was_live = False
         # Errors of the last writes, by the names of the Leases, until these change.
@@ -161,6 +163,7 @@ class Replica:
             state=self.state,
             reason=member.reason if self._joined else "",
             owned=tuple(sorted(self._owned(now))),
+            inactive=self._inactive(now),
             members=member.eligible,
             ranges=range_statuses(member, self._name, self._leases, now),
             problem="" if problem is None else _text(problem),
@@ -181,7 +184,10 @@ class Replica:
         if not self._is_live and (not self._was_live or (late and not away)):
             text = self._member.reason or "has not joined the group yet"
         elif missed:
-            text = f"ranges are not taken: {', '.join(map(str, sorted(missed)))}"
+            text = f"ranges are not taken: {_listed(missed)}"
+        elif idle := self._idle_for(self._patience, now):
+            reasons = dict.fromkeys(self._inactive(now)[it] for it in idle)
+            return f"ranges are owned but idle: {_listed(idle)}: {'; '.join(reasons)}"
         else:
             return ""
 
@@ -200,11 +206,33 @@ class Replica:
     def _problem(self) -> Exception | None:
         return self._watch.problem or next(iter(self._refusals.values()), None)
 
+    @property
+    def _wanted(self) -> frozenset[int]:
+        """Ranges that are kept in memory, even if this member does not own them yet."""
+        if not self._joined:
+            return frozenset()
+
+        # One that is lost or leaves does not know what it will own. Most of it will be
+        # the same after an outage, which must not empty every store.
+        return self._member.wanted if self._is_live else self._told
+
     def _owned(self, now: float) -> frozenset[int]:
         if not self._joined:
             return frozenset()
 
         return frozenset(it for it in self._working if self._member.owns(it, now))
+
+    def _inactive(self, now: float) -> dict[int, str]:
+        """Return the owned ranges that a user cannot work on, and why."""
+        found: dict[int, str] = {}
+        for user in self._users:
+            found |= user.lacking()
+
+        return {it: found[it] for it in sorted(self._owned(now) & found.keys())}
+
+    def _idle_for(self, seconds: float, now: float) -> list[int]:
+        since = self._inactive_since
+        return [it for it in self._inactive(now) if now - since.get(it, now) > seconds]
 
     # ------------------------------------------------------------ run
 
@@ -364,6 +392,11 @@ class Replica:
         if self._ending:
             self.step()
 
+    def work_began(self) -> None:
+        """Measure again, as a user lacks fewer ranges."""
+        if self._joined and not self._stepping:
+            self._measure(self._clock.now())
+
     def _step_once(self, now: float) -> None:
         wanted = bool(self._users) and not self._stopping and self._failure is None
         if not self._joined:
@@ -424,8 +457,7 @@ class Replica:
 
     def _tell_ranges(self) -> None:
         """Tell users which objects to keep in memory."""
-        wanted = self._member.wanted if self._joined else frozenset()
-        numbers = wanted | self._working
+        numbers = self._wanted | self._working
         if numbers != self._told:
             self._told = numbers
             for user in tuple(self._users):
@@ -500,6 +532,7 @@ class Replica:
             self._end(OptionsError(f"shards {self._name}: {self._member.refusal}"))
 
         self._joined = self._leaving = False
+        self._tell_ranges()
         self._state = None
         self._member = self._make_member()
         for lease in self._leases.values():
@@ -514,9 +547,14 @@ class Replica:
         owned, unowned = self._owned(now), self._member.unowned
         lacking = self._member.wanted - owned if self._is_live else frozenset()
         self._missing = {it: self._missing.get(it, now) for it in lacking}
+        inactive, before = self._inactive(now), self._inactive_since
+        self._inactive_since = {it: before.get(it, now) for it in inactive}
         since = min(unowned.values(), default=None)
         self._metrics.ranges(
-            len(owned), len(unowned), None if since is None else now - since
+            len(owned),
+            len(owned) - len(inactive),
+            len(unowned),
+            None if since is None else now - since,
         )
 
     def _arm(self) -> None:
@@ -586,6 +624,10 @@ class Replica:
                 return None
             case _:
                 assert_never(write.verb)
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
 
 
 def _text(problem: Exception) -> str:

@@ -192,6 +192,10 @@ class Sharding:
         """Return True while work on a range is in progress."""
         return self._in_work[number] > 0
 
+    def lacking(self) -> dict[int, str]:
+        """Return the owned ranges that are not active yet, and why."""
+        return self._ranges.lacking()
+
     # ------------------------------------------------------------ admission
 
     def _number(self, obj: KubeObject) -> int:

@@ -23,7 +23,7 @@ from aioinformer.model.shards import hash_of
 from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from aioinformer.client.client import Client
     from aioinformer.controller.shards.status import ShardsStatus
@@ -63,6 +63,12 @@ class ShardUser(Protocol):
 
     def busy(self, number: int) -> bool:
         """Return True while work on a range is in progress."""
+
+    def lacking(self) -> Mapping[int, str]:
+        """Return the owned ranges that it cannot work on yet, and why.
+
+        Call `Shards.work_began()` when there are fewer.
+        """
 
 
 class Shards(Lifecycle):
@@ -246,8 +252,9 @@ class Shards(Lifecycle):
         """Return why this replica does not do its part, or an empty string.
 
         It does once it has joined the group, unless a range that it should own is not
-        taken for longer than a dead owner explains. An outage of the API server is no
-        reason. Without users, it has no part.
+        taken for longer than a dead owner explains, or is owned as long while an
+        informer cannot list its objects. An outage of the API server is no reason.
+        Without users, it has no part.
         """
         if self._failure is not None:
             return text_of(self._failure, repr)
@@ -303,6 +310,11 @@ class Shards(Lifecycle):
         """Take note that work on some range may have ended. Users call it."""
         if self._replica is not None:
             self._replica.work_ended()
+
+    def work_began(self) -> None:
+        """Take note that a user lacks fewer ranges. Users call it."""
+        if self._replica is not None:
+            self._replica.work_began()
 
     # ------------------------------------------------------------ lifetime
 

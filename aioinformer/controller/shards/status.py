@@ -47,6 +47,8 @@ class ShardsStatus:
             `"joining"`, `"live"`, `"lost"`, `"leaving"` or `"left"`.
         reason: Reason for the state; empty if that is obvious.
         owned: Ranges that this replica owns, ascending.
+        inactive: Those of them that a user cannot work on yet, such as a controller whose
+            informer has not listed their objects, with the reasons.
         members: Identities of the replicas that may own ranges.
         ranges: State of all ranges, by number.
         problem: Last error of a request for Leases; empty after a success.
@@ -57,6 +59,7 @@ class ShardsStatus:
     state: str
     reason: str
     owned: tuple[int, ...]
+    inactive: Mapping[int, str]
     members: tuple[str, ...]
     ranges: tuple[RangeStatus, ...]
     problem: str
