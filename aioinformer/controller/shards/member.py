@@ -55,9 +55,6 @@ __all__ = [
 ]
 
 
-_MAX_WRITES: Final = 16
-"""Writes of fences that one member has under way."""
-
 _INELIGIBLE: Final = 60.0
 """Seconds for which a member that could not take its ranges asks for none."""
 
@@ -286,6 +283,7 @@ class Member:
     def _begin(self, now: float) -> None:
         self.state = MemberState.LEAVING if self._leaving else MemberState.LIVE
         self.reason = ""
+        self._outbox.forget_failures()
         self._view.excuse(now, self.timing.retry_period + 2)
         self._renew_at = now  # at once, without the flag
         self._touch()
@@ -313,10 +311,12 @@ class Member:
         self._touch()
 
     def _own_answered(self, write: Write, outcome: Outcome, now: float) -> None:
-        if outcome is Outcome.NO_ANSWER:
-            self._renew_at = now + self._outbox.pause()
-        elif outcome is Outcome.CONFLICT or write.lease.flags != self._flags(now):
-            self._renew_at = now
+        if outcome is not Outcome.OK or write.lease.flags != self._flags(now):
+            self._renew_at = now  # or after a pause of the outbox
+            if outcome is Outcome.CONFLICT and self.deadline is not None:
+                self._own.refused = write.lease.version
+                if write.verb == "create":
+                    self._renew_at += self.timing.retry_period
         else:
             self._renew_at = write.sent + self.timing.retry_period
 
@@ -335,7 +335,7 @@ class Member:
 
     def _renew(self, now: float, wall: datetime) -> None:
         """Write the own Lease if that is due."""
-        base = self._view.member(self.identity)
+        base = self._own.base(self._view.member(self.identity))
         at = max(self._renew_at, self._outbox.may_write_at(self._own.name, base))
         if self.state is MemberState.JOINING and base is not None and base.holder:
             seen = self._view.members.get(self._own.name)
@@ -503,7 +503,7 @@ class Member:
             self._due(at)
             return False
 
-        if len(self._outbox.writes) > _MAX_WRITES:
+        if self._outbox.is_full:
             return False  # an answer comes first
 
         lease = self._own.fence(index, base, owner, self._outbox.stamp(wall))
