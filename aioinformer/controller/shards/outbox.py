@@ -116,6 +116,10 @@ class Outbox:
         del self.writes[name]
         before = self._retry.pop(name, None)
         if outcome is Outcome.OK:
+            if write.lease.role is Role.FENCE:  # others may succeed, too
+                retries = self._retry.items()
+                self._retry = {it: replace(one, failures=0) for it, one in retries}
+
             return True
 
         failures = 1 if before is None else before.failures + 1
@@ -126,12 +130,13 @@ class Outbox:
             if before is not None and before.version != version:
                 failures = 1
 
-        # Only the renewals of a member decide how long it may work.
-        renews = (
-            write.lease.role is Role.MEMBER and write.lease.holder == self._identity
-        )
-        longest = self._timing.retry_period if renews else _LONGEST_PAUSE
-        pause = min(first * 2 ** min(failures - 1, 10), max(longest, first))
+        if write.lease.role is Role.MEMBER and write.lease.holder == self._identity:
+            # Until the deadline, each attempt counts. After it, none is urgent.
+            urgent = failures < self._timing.renew_deadline / self._timing.retry_failed
+            pause = first if urgent else self._timing.retry_period
+        else:
+            pause = max(first, min(first * 2 ** min(failures - 1, 10), _LONGEST_PAUSE))
+
         at = now + pause * (0.75 + 0.5 * self.draw())
         self._retry[name] = _Retry(at, version, failures)
         return True

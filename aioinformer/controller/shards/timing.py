@@ -112,3 +112,8 @@ class ShardTiming:
     def unable(self) -> float:
         """Time after which a member that cannot take its ranges gives up its claim."""
         return 3 * self.retry_period + 1
+
+    @property
+    def ineligible(self) -> float:
+        """Time for which a member that could not take any range asks for none."""
+        return 20 * self.retry_period

@@ -390,6 +390,19 @@ def test_member_that_cannot_write_fences_asks_for_none() -> None:
     assert Flag.INELIGIBLE in own(driver).flags
 
 
+def test_member_that_works_keeps_its_ranges_if_one_cannot_be_taken() -> None:
+    driver = alone()
+    driver.server.refused.add("sites-range-01")
+    driver.server.delete("sites-range-01")
+    driver.run(120)
+    assert driver.member.held == {0}
+    assert set(driver.member.unowned) == {1}
+    assert own(driver).flags == {Flag.OWNER}
+    driver.server.refused.clear()
+    driver.run(12.5)  # the longest pause between two attempts
+    assert driver.member.held == {0, 1}
+
+
 def test_fence_of_this_member_that_it_does_not_want_is_given_up() -> None:
     driver = alone()
     renewing(driver, 12)  # b gets one of the two ranges

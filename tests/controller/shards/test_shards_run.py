@@ -296,6 +296,26 @@ async def test_range_that_is_not_taken_makes_a_replica_not_ready(
         assert b.shards.why_not_ready() == "ranges are not taken: 3"
 
 
+async def test_range_that_nobody_can_take_moves_no_other(
+    server: APIServer, cluster: Cluster
+) -> None:
+    async with cluster.replicas_named("a", "b", "c") as works:
+        await cluster.balanced()
+        labels = {"metadata": {"labels": None}}  # so nobody sees that it exists
+        server.patch(LEASES, "sites-range-07", labels, namespace="ops")
+        await asyncio.sleep(30)
+        before = cluster.moves
+        await asyncio.sleep(150)
+        assert cluster.moves == before
+        assert sum(map(cluster.count, works)) == 15
+        assert max(map(cluster.count, works)) <= 6
+        for work in works:
+            assert work.shards.status().unowned == (7,)
+
+        reasons = {it.shards.why_not_ready() for it in works}
+        assert reasons == {"", "ranges are not taken: 7"}
+
+
 async def test_invalid_lease_is_ignored(
     server: APIServer, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
