@@ -562,10 +562,13 @@ class _RunWork:
 
     def changed(self, event: Notification) -> None:
         """Take a change of an object of an active range, or the end of its range."""
-        if not isinstance(event, Deleted):
+        ends = isinstance(event, Deleted) and event.reason
+        if not ends:
             self.workers.enqueue(self.source, event)
 
-        self.parts.changed(event)
+        # Nothing follows an object that was deleted while its range moved.
+        if ends or not isinstance(event, Deleted):
+            self.parts.changed(event)
 
     def cancel_range(self, number: int) -> None:
         """Cancel the reconciles and daemons of a range."""

@@ -258,6 +258,7 @@ class Workers:
                 place = self._sharding.begin(request)
                 if place is None:
                     self._drop(request)
+                    await asyncio.sleep(0)  # all of a lost replica are dropped at once
                     continue
 
                 number, uid = place

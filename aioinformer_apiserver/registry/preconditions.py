@@ -66,17 +66,19 @@ def check_served(kind: Kind, name: str) -> None:
         raise statuses.forbidden(kind.resource, name, why)
 
 
-def check_uid(kind: Kind, stored: StoredObject, metadata: Mapping[str, Any]) -> None:
+def check_uid(
+    kind: Kind, key: str, stored: StoredObject | None, metadata: Mapping[str, Any]
+) -> None:
     """Check the uid of an update.
 
     Raises:
-        ApiError: 409 if the uid differs from the stored one.
+        ApiError: 409 if the uid differs from the stored one, or if a uid is given and the
+            object does not exist.
     """
-    uid = metadata.get("uid") or stored.uid
-    if uid != stored.uid:
-        raise _precondition_conflict(
-            kind, stored, _mismatch_text("UID", uid, stored.uid)
-        )
+    found = "" if stored is None else stored.uid
+    uid = metadata.get("uid") or found
+    if uid != found:
+        raise _precondition_conflict(kind, key, _mismatch_text("UID", uid, found))
 
 
 def check_bound(kind: Kind, stored: StoredObject, metadata: Mapping[str, Any]) -> None:
@@ -85,11 +87,11 @@ def check_bound(kind: Kind, stored: StoredObject, metadata: Mapping[str, Any]) -
     Raises:
         ApiError: 409 if one differs from the stored one.
     """
-    check_uid(kind, stored, metadata)
+    check_uid(kind, stored.key, stored, metadata)
     expected, found = metadata.get("resourceVersion") or "", str(stored.version)
     if expected not in {"", found}:
         failed = _mismatch_text("ResourceVersion", expected, found)
-        raise _precondition_conflict(kind, stored, failed)
+        raise _precondition_conflict(kind, stored.key, failed)
 
 
 def check_version(
@@ -166,16 +168,16 @@ def check_applied(
         raise statuses.conflict(kind.resource, name, f"{why}object was found")
 
 
-def _precondition_conflict(kind: Kind, stored: StoredObject, failed: str) -> ApiError:
+def _precondition_conflict(kind: Kind, key: str, failed: str) -> ApiError:
     resource = kind.resource
     place = _STORED_AS.get(resource, resource.plural)
     if not kind.typed:
         place = f"{resource.group}/{resource.plural}"
 
     why = "StorageError: invalid object, Code: 4, "
-    why += f"Key: /registry/{place}/{stored.key}, ResourceVersion: 0, "
+    why += f"Key: /registry/{place}/{key}, ResourceVersion: 0, "
     why += f"AdditionalErrorMsg: {failed}"
-    return statuses.conflict(resource, stored.name, why)
+    return statuses.conflict(resource, key.rpartition("/")[2], why)
 
 
 def _mismatch_text(what: str, expected: str, found: str) -> str:

@@ -163,13 +163,15 @@ class Registry:
         got = _decode(kind, body, options)
         metadata = got["metadata"]
         request_bodies.check_name(namespace, name, metadata)
-        stored = collection.get(_key(namespace, name))
+        key = _key(namespace, name)
+        stored = collection.get(key)
         if stored is None and kind.created_by_update and options.part == "main":
+            preconditions.check_uid(kind, key, None, metadata)
             fresh = {**got, "metadata": {**metadata, "resourceVersion": ""}}
             return self._create(collection, namespace, fresh, options)
 
         stored = self.require(collection, namespace, name)
-        preconditions.check_uid(kind, stored, metadata)
+        preconditions.check_uid(kind, key, stored, metadata)
         preconditions.check_version(kind, stored, metadata)
         return self._replace(collection, stored, got, options)
 

@@ -101,7 +101,7 @@ class Scales:
         got = decode_body(SCALE, body, options)
         check_name(namespace, name, got["metadata"])
         stored = self._registry.require(collection, namespace, name)
-        preconditions.check_uid(collection.kind, stored, got["metadata"])
+        preconditions.check_uid(collection.kind, stored.key, stored, got["metadata"])
         return self._write(
             collection, namespace, name, got, options, has_managed_fields=False
         )

@@ -104,6 +104,7 @@ class Driver:
             if outcomes:
                 outcome, version, uid = outcomes[number % len(outcomes)], "", ""
             else:
+                self.server.requests += 1
                 outcome, version, uid = self.server.write(write)
 
             self.member.answered(write, outcome, self.now, version=version, uid=uid)

@@ -11,6 +11,7 @@ from shard_server import LeaseServer
 from aioinformer.controller.shards.lease import member_name
 from aioinformer.controller.shards.member import Member, Outcome, RangeState
 from aioinformer.controller.shards.own_lease import OwnLease
+from aioinformer.controller.shards.timing import ShardTiming
 from aioinformer.controller.shards.upkeep import Upkeep
 from aioinformer.controller.shards.view import GroupView
 
@@ -35,6 +36,16 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Member, "_claim", claim)
     patch.setattr(GroupView, "is_free", lambda *_: True)
     patch.setattr(GroupView, "is_absent", lambda *_: True)
+
+
+def no_creation_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Wait for the watch to show that the own Lease was deleted."""
+    patch.setattr(OwnLease, "base", lambda _, known: known)
+
+
+def early_decision(patch: pytest.MonkeyPatch) -> None:
+    """Give owners one attempt to create their deleted Leases."""
+    patch.setattr(ShardTiming, "unseen", 4.0)
 
 
 def no_drain(patch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ class LeaseServer:
         leases: Leases by name.
         log: All changes, in order.
         requests: Number of requests.
+        refused: Names of Leases whose writes fail.
         checks_versions: False for a server that writes fences whatever their version.
     """
 
@@ -34,12 +35,16 @@ class LeaseServer:
         self.leases: dict[str, ShardLease] = {}
         self.log: list[Change] = []
         self.requests = 0
+        self.refused: set[str] = set()
         self.checks_versions = True
         self._version = 0
 
     def write(self, write: Write) -> tuple[Outcome, str, str]:
         """Apply a write, and return its outcome, version and uid."""
         lease = write.lease
+        if lease.name in self.refused:
+            return Outcome.NO_ANSWER, "", ""
+
         there = self.leases.get(lease.name)
         if write.verb == "delete":
             if there is not None and there.uid != lease.uid:

@@ -394,6 +394,21 @@ class Simulation:
     def _delete_all(self, _: Replica) -> None:
         self._delete_leases(sorted(self.server.leases))
 
+    def _blind(self, _: Replica) -> None:
+        """All Leases are deleted while no owner can see it, and a newcomer joins."""
+        watching = tuple(self.replicas)
+        for replica in watching:
+            replica.stale = True
+
+        self._delete_all(watching[0])
+        self.after(self.random.uniform(0, 1), self.join)
+        self.after(self.random.uniform(4, 10), partial(self._heal_all, watching))
+        self.after(60, partial(self._retire, watching[0]))
+
+    def _heal_all(self, replicas: Iterable[Replica]) -> None:
+        for replica in replicas:
+            self._heal(replica)
+
     def _delete_leases(self, names: list[str]) -> None:
         before = len(self.server.log)
         for name in names:

@@ -40,5 +40,7 @@ What keeps two replicas apart:
 
 What remains: who writes a holder by hand, or restores Leases from a backup, can give a
 range to two members until their watches show it. Deleting Leases is safe, also all at once,
-unless every owner is cut off from the API and another replica starts at that moment.
+with two exceptions: every owner is cut off from the API and another replica starts at that
+moment; or a fence is deleted again right after a member created it, while the creation by
+another member, which waited for the same absence, is on its way.
 """

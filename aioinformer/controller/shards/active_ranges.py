@@ -127,6 +127,8 @@ class ActiveRanges:
         """The group."""
         self.active: set[int] = set()
         """Ranges that are owned, and whose objects the informer has."""
+        self.kept: frozenset[int] = frozenset()
+        """Ranges whose objects the informer should have."""
         self._informer = informer
         self._activated = activated
         self._informers = informers
@@ -134,8 +136,6 @@ class ActiveRanges:
         self._missed: dict[SharedInformer, int] = {}
         self._behind_changed = Notifier()
         self._ranges = ranges_of(shards.ranges)
-        # Ranges whose objects the informer should have.
-        self._kept: frozenset[int] = frozenset()
         self._owned: set[int] = set()
         if selecting is None:
             selecting = _Selecting(shards)
@@ -149,11 +149,11 @@ class ActiveRanges:
     def complete(self) -> bool:
         """True if the informer has objects of active ranges only."""
         shards = self._informer.selection.shards
-        return self._kept == self.active and shards == self._selector(self._kept)
+        return self.kept == self.active and shards == self._selector(self.kept)
 
     def hold(self, numbers: frozenset[int]) -> None:
         """Keep the objects of these ranges: see `ShardUser`."""
-        self._kept = numbers
+        self.kept = numbers
         self._selecting.kept[self] = numbers
         self._select()
 
@@ -189,7 +189,7 @@ class ActiveRanges:
         """Give all ranges up, after leaving the group. Idempotent."""
         self._owned.clear()
         self.active.clear()
-        self._kept = frozenset()
+        self.kept = frozenset()
         if self._selecting.kept.pop(self, None) is not None:
             self._select()
 

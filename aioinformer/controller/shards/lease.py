@@ -140,7 +140,9 @@ class ShardLease:
         try:
             group, role = labels[GROUP_LABEL], Role(labels[ROLE_LABEL])
             ranges, field = int(annotations[_RANGES]), annotations[_FIELD]
-            flags = frozenset(map(Flag, annotations.get(_FLAGS, "").split()))
+            # Later versions may have more flags.
+            words = annotations.get(_FLAGS, "").split()
+            flags = frozenset(flag for flag in Flag if flag in words)
             index = _index_of(group, lease.name, ranges) if role is Role.FENCE else -1
         except (KeyError, ValueError) as exc:
             raise DecodeError(

@@ -1,13 +1,10 @@
-"""State machine of one member of a shard group.
-
-The docstring of the package says how to drive it.
-"""
+"""State machine of one member of a shard group. The package says how to drive it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from aioinformer.controller.shards.assignment import assign
 from aioinformer.controller.shards.commands import (
@@ -53,13 +50,6 @@ __all__ = [
     "Start",
     "Write",
 ]
-
-
-_MAX_WRITES: Final = 16
-"""Writes of fences that one member has under way."""
-
-_INELIGIBLE: Final = 60.0
-"""Seconds for which a member that could not take its ranges asks for none."""
 
 
 class Member:
@@ -286,6 +276,7 @@ class Member:
     def _begin(self, now: float) -> None:
         self.state = MemberState.LEAVING if self._leaving else MemberState.LIVE
         self.reason = ""
+        self._outbox.forget_failures()
         self._view.excuse(now, self.timing.retry_period + 2)
         self._renew_at = now  # at once, without the flag
         self._touch()
@@ -313,10 +304,12 @@ class Member:
         self._touch()
 
     def _own_answered(self, write: Write, outcome: Outcome, now: float) -> None:
-        if outcome is Outcome.NO_ANSWER:
-            self._renew_at = now + self._outbox.pause()
-        elif outcome is Outcome.CONFLICT or write.lease.flags != self._flags(now):
-            self._renew_at = now
+        if outcome is not Outcome.OK or write.lease.flags != self._flags(now):
+            self._renew_at = now  # or after a pause of the outbox
+            if outcome is Outcome.CONFLICT and self.deadline is not None:
+                self._own.refused = write.lease.version
+                if write.verb == "create":
+                    self._renew_at += self.timing.retry_period
         else:
             self._renew_at = write.sent + self.timing.retry_period
 
@@ -335,7 +328,7 @@ class Member:
 
     def _renew(self, now: float, wall: datetime) -> None:
         """Write the own Lease if that is due."""
-        base = self._view.member(self.identity)
+        base = self._own.base(self._view.member(self.identity))
         at = max(self._renew_at, self._outbox.may_write_at(self._own.name, base))
         if self.state is MemberState.JOINING and base is not None and base.holder:
             seen = self._view.members.get(self._own.name)
@@ -503,7 +496,7 @@ class Member:
             self._due(at)
             return False
 
-        if len(self._outbox.writes) > _MAX_WRITES:
+        if self._outbox.is_full:
             return False  # an answer comes first
 
         lease = self._own.fence(index, base, owner, self._outbox.stamp(wall))
@@ -684,17 +677,28 @@ class Member:
 
         if part.free is None:
             part.free = now
-        elif now >= part.free + self.timing.unable:
+        elif self._can_take_none(now):
             self._give_up(now)
             return
 
-        self._due(part.free + self.timing.unable)
+        if (at := part.free + self.timing.unable) > now:
+            self._due(at)
+
         if self._claim(index, now, wall):
             part.state = RangeState.ACQUIRING
 
+    def _can_take_none(self, now: float) -> bool:
+        """Return True if it works on nothing, and all that it wants was free for long.
+
+        A fence that nobody can write would only be passed around, and others with it.
+        """
+        before = now - self.timing.unable
+        mine = [self._ranges[index] for index in self.wanted]
+        return all(it.free is not None and it.free <= before for it in mine)
+
     def _give_up(self, now: float) -> None:
         """Ask for no range for a while: this member could not take one that was free."""
-        self._unable_until = now + _INELIGIBLE
+        self._unable_until = now + self.timing.ineligible
         self._renew_at = now
         for part in self._ranges:
             part.free = None
@@ -754,8 +758,7 @@ class Member:
     @property
     def held(self) -> frozenset[int]:
         """Ranges of which this member starts new work."""
-        states = enumerate(self.states)
-        return frozenset(index for index, state in states if state is RangeState.HELD)
+        return frozenset(i for i, it in enumerate(self.states) if it is RangeState.HELD)
 
     @property
     def wanted(self) -> frozenset[int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from aioinformer.controller.shards.assignment import score
 from aioinformer.controller.shards.commands import Outcome, Write
+from aioinformer.controller.shards.lease import Role
 from aioinformer.model.shards import HASHES
 from aioinformer.model.times import micro_time
 
@@ -21,13 +22,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Outbox"]
 
+_MAX_WRITES: Final = 16
+"""Writes that one member has under way before it writes no further fence."""
+
+_LONGEST_PAUSE: Final = 10.0
+"""Longest pause in seconds after a write that failed, without jitter."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    """Pause before a Lease is written again; not for another version of it, if given."""
+    """Pause before a Lease is written again; not for another version of it, if given.
+
+    Attributes:
+        at: Time of its end.
+        version: Version that it is for, or None for each.
+        failures: Failures in succession.
+    """
 
     at: float
     version: str | None
+    failures: int
 
 
 class Outbox:
@@ -50,6 +64,11 @@ class Outbox:
         self._retry: dict[str, _Retry] = {}
         self._last: datetime | None = None
         self._draws = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True while no fence should be written."""
+        return len(self.writes) >= _MAX_WRITES
 
     def stamp(self, wall: datetime) -> str:
         """Return the date and time for a write, later than each one before."""
@@ -95,21 +114,38 @@ class Outbox:
             return False
 
         del self.writes[name]
-        self._retry.pop(name, None)
+        before = self._retry.pop(name, None)
+        if outcome is Outcome.OK:
+            if write.lease.role is Role.FENCE:  # others may succeed, too
+                retries = self._retry.items()
+                self._retry = {it: replace(one, failures=0) for it, one in retries}
+
+            return True
+
+        failures = 1 if before is None else before.failures + 1
+        version, first = None, self._timing.retry_failed
         if outcome is Outcome.CONFLICT:
             # Only another state of the Lease makes another attempt useful.
-            at = now + self._timing.retry_period
-            self._retry[name] = _Retry(at, write.lease.version)
-        elif outcome is Outcome.NO_ANSWER:
-            self._retry[name] = _Retry(now + self.pause(), None)
+            version, first = write.lease.version, self._timing.retry_period
+            if before is not None and before.version != version:
+                failures = 1
 
+        if write.lease.role is Role.MEMBER and write.lease.holder == self._identity:
+            # Until the deadline, each attempt counts. After it, none is urgent.
+            urgent = failures < self._timing.renew_deadline / self._timing.retry_failed
+            pause = first if urgent else self._timing.retry_period
+        else:
+            pause = max(first, min(first * 2 ** min(failures - 1, 10), _LONGEST_PAUSE))
+
+        at = now + pause * (0.75 + 0.5 * self.draw())
+        self._retry[name] = _Retry(at, version, failures)
         return True
+
+    def forget_failures(self) -> None:
+        """Write everything without a pause: the reason for failures may be gone."""
+        self._retry.clear()
 
     def draw(self) -> float:
         """Return a number in [0, 1) that differs between members and calls."""
         self._draws += 1
         return score(self._identity, -self._draws) / HASHES
-
-    def pause(self) -> float:
-        """Return the pause after a write that failed."""
-        return self._timing.retry_failed * (0.75 + 0.5 * self.draw())

@@ -33,6 +33,8 @@ class OwnLease:
         name: Name of the Lease.
         epoch: Number that grows with each join.
         echo: Time at which the newest write was sent that the watch has shown, or None.
+        refused: Version that could not be replaced, and so was deleted, or was replaced by
+            who expelled this member; empty for none.
 
     Args:
         identity: Identity of the member.
@@ -44,6 +46,7 @@ class OwnLease:
         self.name: str = member_name(blank.group, identity)
         self.epoch: int = 0
         self.echo: float | None = None
+        self.refused: str = ""
         self._identity = identity
         self._blank = blank
         self._timing = timing
@@ -61,6 +64,14 @@ class OwnLease:
     def deadline(self) -> float | None:
         """Time until which work may go on, or None without a sight of the Lease."""
         return None if self.echo is None else self.echo + self._timing.renew_deadline
+
+    def base(self, known: ShardLease | None) -> ShardLease | None:
+        """Return what the next write replaces, or None to create the Lease.
+
+        If it was deleted, it cannot wait until the watch shows that: the others must see
+        that this member may work. If it was not deleted, the creation is refused.
+        """
+        return None if known is not None and known.version == self.refused else known
 
     def is_own(self, lease: ShardLease) -> bool:
         """Return True if this process has written this state of the Lease."""
@@ -88,6 +99,7 @@ class OwnLease:
         self._earlier.extend(self._sent)
         self._sent.clear()
         self.echo = None
+        self.refused = ""
 
     def begin_epoch(self, newest: int) -> None:
         """Begin an epoch after all that are known."""

@@ -93,6 +93,9 @@ class Sharding:
         self._in_work = Counter[int]()
         # Objects that timers and daemons know, by range and key.
         self._followed: dict[int, dict[str, KubeObject]] = {}
+        # Deletions of objects of ranges that this replica keeps, and does not own yet,
+        # by range and key. While a range moves, nobody else takes them.
+        self._missed: dict[int, dict[str, Deleted]] = {}
         # Active ranges whose objects are changes again.
         self._new: set[int] = set()
         self._activation = Notifier()
@@ -126,6 +129,7 @@ class Sharding:
         self._work = None
         self._absent.clear()
         self._followed.clear()
+        self._missed.clear()
         self._new.clear()
 
     async def _fail_with_group(self) -> NoReturn:
@@ -141,6 +145,10 @@ class Sharding:
         while True:
             while self._new:
                 numbers, self._new = self._new, set()
+                for number in numbers:
+                    for event in self._missed.pop(number, {}).values():
+                        self._tell(event)
+
                 await budget.start()
                 try:
                     for key in self._store.list_keys():
@@ -164,6 +172,8 @@ class Sharding:
     def hold(self, numbers: frozenset[int]) -> None:
         """Keep the objects of these ranges in memory."""
         self._ranges.hold(numbers)
+        for number in self._missed.keys() - numbers:
+            del self._missed[number]
 
     def start(self, number: int) -> None:
         """Begin to work on a range."""
@@ -208,6 +218,9 @@ class Sharding:
         obj = event.new if isinstance(event, Updated) else event.obj
         number = self._number(obj)
         if number not in self._ranges.active:
+            if isinstance(event, Deleted) and number in self._ranges.kept:
+                self._missed.setdefault(number, {})[obj.key] = event
+
             return False
 
         if self._follows:

@@ -86,8 +86,8 @@ class Shards(Lifecycle):
 
     Guarantees:
         A range has one owner at a time. An owner that cannot renew its membership ends
-        its work before another replica may begin, whatever the network does, and
-        while clocks differ by at most 20 % in speed. A range moves when nothing
+        its work before another replica may begin, while clocks differ by at most 20 % in
+        speed, and requests that were sent arrive within 1 s. A range moves when nothing
         of it is in work any more, or after `drain_timeout` and a cancellation. After the
         deadline, `check()` raises, and so does each write of a sharded controller.
 

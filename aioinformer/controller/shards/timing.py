@@ -95,6 +95,15 @@ class ShardTiming:
         return self.retry_period / 3
 
     @property
+    def unseen(self) -> float:
+        """Time after which members whose Leases were deleted have created them again.
+
+        That takes two attempts at most, by slow clocks of the members.
+        """
+        attempts = 2 * self.retry_period / (1 - self.clock_error)
+        return (attempts + self.flight) * (1 + self.clock_error)
+
+    @property
     def joining(self) -> float:
         """Time for which others keep ranges free for a member that joins."""
         return 2 * self.retry_period
@@ -103,3 +112,8 @@ class ShardTiming:
     def unable(self) -> float:
         """Time after which a member that cannot take its ranges gives up its claim."""
         return 3 * self.retry_period + 1
+
+    @property
+    def ineligible(self) -> float:
+        """Time for which a member that could not take any range asks for none."""
+        return 20 * self.retry_period

@@ -81,12 +81,10 @@ class Upkeep:
         """Time of the own renewal whose sight decides whether the group is new.
 
         By then, all members that can work have shown themselves, as they create their
-        deleted Leases again. The sight proves that the view is not older.
+        deleted Leases again, even if one attempt fails. The sight proves that the view is
+        not older.
         """
-        if self.created is None:
-            return None
-
-        return self.created + self._timing.retry_period + self._timing.flight
+        return None if self.created is None else self.created + self._timing.unseen
 
     def _decide(self, echo: float) -> None:
         """Decide whether all fences can be created without waiting for their owners."""

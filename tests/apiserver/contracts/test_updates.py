@@ -14,6 +14,7 @@ from api_calls import (
     named,
     names,
     patch,
+    remove,
     version_of,
     widget,
 )
@@ -200,6 +201,24 @@ async def test_update_cannot_change_uid(
     )
     # Two rules report this error; the server removes the duplicate.
     assert len(problem["details"]["causes"]) == 2
+
+
+async def test_creating_update_with_uid_of_deleted_object_conflicts(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("leases", "apis/coordination.k8s.io/v1")
+    made = await make(http, path, named("a"))
+    await remove(http, f"{path}/a")
+
+    code, status = await ask(http, "PUT", f"{path}/a", made)
+
+    assert code == 409
+    assert status["message"] == (
+        'Operation cannot be fulfilled on leases.coordination.k8s.io "a": StorageError: '
+        f"invalid object, Code: 4, Key: /registry/leases/{target.namespace}/a, "
+        "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "
+        f"precondition: {made['metadata']['uid']}, UID in object meta: "
+    )
 
 
 async def test_creating_update_ignores_version(

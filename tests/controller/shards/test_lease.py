@@ -86,6 +86,12 @@ def test_lease_without_annotations_is_refused_with_its_name() -> None:
         _read(body)
 
 
+def test_flags_of_a_later_version_are_ignored() -> None:
+    body = LEASES[1].body()
+    body["metadata"]["annotations"]["aioinformer.dev/shard-flags"] = "owner paused"
+    assert _read(body).flags == {Flag.OWNER}
+
+
 def test_lease_of_an_unknown_field_is_refused() -> None:
     body = LEASES[0].body()
     body["metadata"]["annotations"]["aioinformer.dev/shard-field"] = "name"

@@ -37,7 +37,7 @@ def state_of(driver: Driver) -> MemberState:
 def alone(**options: int) -> Driver:
     """Return a member that holds all ranges of a new group."""
     driver = Driver(LeaseServer(), **options)  # type: ignore[arg-type]
-    driver.run(8)
+    driver.run(12)
     assert driver.member.held == frozenset(range(options.get("ranges", 2)))
     return driver
 
@@ -79,7 +79,7 @@ def test_sight_of_a_lease_that_was_sent_long_ago_makes_nobody_live() -> None:
 
 def test_first_start_does_not_wait_for_absent_fences() -> None:
     driver = Driver(LeaseServer(), ranges=64)
-    driver.run(6)
+    driver.run(12)
     assert driver.member.held == frozenset(range(64))
     assert own(driver).flags == {Flag.OWNER}
 
@@ -234,6 +234,40 @@ def test_deleted_own_lease_is_created_again_in_the_same_epoch() -> None:
     assert driver.member.held == {0, 1}
 
 
+def test_deleted_own_lease_is_created_again_although_the_watch_stalls() -> None:
+    """A newcomer that sees neither Lease nor fences would take all ranges."""
+    driver = alone()
+    driver.shows = False
+    for name in tuple(driver.server.leases):
+        driver.server.delete(name)
+
+    driver.run(4)
+    assert own(driver).epoch == 1
+    assert own(driver).flags == {Flag.OWNER}
+    assert driver.member.held == {0, 1}
+
+
+def test_creation_of_a_lease_that_was_not_deleted_waits_for_the_watch() -> None:
+    driver = alone()
+    driver.shows = False
+    put(driver.server, Role.MEMBER, "", driver.member.epoch, owner="a")
+    before = driver.server.requests
+    driver.run(8)
+    assert not own(driver).holder  # expelled, and not written over
+    assert driver.server.requests - before <= 4
+    driver.shows = True
+    driver.run(1)
+    assert driver.told[-2:] == [Cancel(0), Cancel(1)]
+
+
+def test_newcomer_waits_for_owners_that_fail_to_renew_once() -> None:
+    driver = Driver(LeaseServer())
+    driver.run(9)
+    put(driver.server, Role.MEMBER, "b", 1, flags=(Flag.OWNER,))
+    renewing(driver, 8, "b", 1, Flag.OWNER)
+    assert not driver.member.held
+
+
 # ---------------------------------------------------------------- taking ranges
 
 
@@ -354,6 +388,19 @@ def test_member_that_cannot_write_fences_asks_for_none() -> None:
         driver.answer(Outcome.NO_ANSWER)  # 403, for example
 
     assert Flag.INELIGIBLE in own(driver).flags
+
+
+def test_member_that_works_keeps_its_ranges_if_one_cannot_be_taken() -> None:
+    driver = alone()
+    driver.server.refused.add("sites-range-01")
+    driver.server.delete("sites-range-01")
+    driver.run(120)
+    assert driver.member.held == {0}
+    assert set(driver.member.unowned) == {1}
+    assert own(driver).flags == {Flag.OWNER}
+    driver.server.refused.clear()
+    driver.run(12.5)  # the longest pause between two attempts
+    assert driver.member.held == {0, 1}
 
 
 def test_fence_of_this_member_that_it_does_not_want_is_given_up() -> None:

@@ -19,11 +19,18 @@ if TYPE_CHECKING:
 Patch = pytest.MonkeyPatch
 
 
-def is_violated(*faults: str, timing: ShardTiming | None = None) -> bool:
+def is_violated(
+    *faults: str, timing: ShardTiming | None = None, replicas: int = 6
+) -> bool:
     """Return True if two replicas ever work on one key."""
     for seed in range(6):
         world = Simulation(
-            seed, replicas=6, ranges=16, faults=faults, every=20.0, timing=timing
+            seed,
+            replicas=replicas,
+            ranges=16,
+            faults=faults,
+            every=20.0,
+            timing=timing,
         )
         if world.run(600, until_violated=True).violations:
             return True
@@ -54,6 +61,14 @@ def test_simulation_finds_missing_echo_and_expel(monkeypatch: Patch) -> None:
     mutants.no_echo(monkeypatch)
     mutants.no_expel(monkeypatch)
     assert is_violated("stale", "kill")
+
+
+def test_simulation_finds_owners_that_do_not_show_themselves(
+    monkeypatch: Patch,
+) -> None:
+    mutants.no_creation_at_once(monkeypatch)
+    mutants.early_decision(monkeypatch)
+    assert is_violated("blind", replicas=1)
 
 
 def test_simulation_finds_durations_that_break_the_rule(monkeypatch: Patch) -> None:

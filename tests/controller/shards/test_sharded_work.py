@@ -185,6 +185,35 @@ async def test_stopped_controller_leaves_no_lease_and_no_object(
     await ends(fleet)
 
 
+async def test_object_that_is_deleted_while_its_range_moves_is_reconciled(
+    server: APIServer,
+) -> None:
+    gone = set[str]()
+
+    async def act(name: str, request: ReconcileRequest, ctx: Context) -> None:
+        if ctx.lister.get(request.key) is None:
+            gone.add(request.name)
+        else:
+            await asyncio.sleep(2)
+
+    fleet = Fleet(server, act, concurrency=50, every=1)
+    a = await fleet.start("a")
+    await fleet.settled()
+    b = await fleet.start("b")
+    while len(a.shards.held) > 8:
+        await asyncio.sleep(0.1)
+
+    uids = {it.uid for it in a.maps.store.list()}
+    numbers = {a.shards.range_of(it) for it in uids}
+    assert numbers - a.shards.held - b.shards.held
+    for number in range(40):
+        server.delete(CONFIG_MAPS, f"map-{number}")
+
+    await asyncio.sleep(10)
+    assert len(gone) == 40
+    await ends(fleet)
+
+
 async def test_object_that_left_the_selection_is_reconciled(server: APIServer) -> None:
     seen = list[tuple[str, bool]]()
 

@@ -69,7 +69,7 @@ async def test_replica_leaves_with_its_last_user_and_joins_with_the_next(
         for _ in range(2):
             user = ShardListener()
             shards.join(user)
-            await asyncio.sleep(10)
+            await asyncio.sleep(12)
             assert len(shards.held) == 16
             shards.leave(user)
             assert shards.held == frozenset()
@@ -149,7 +149,7 @@ async def test_rate_limit_of_the_client_delays_no_lease(
         shards = Shards("sites", client, ranges=16, namespace="ops")
         shards.join(ShardListener())
         async with shards:
-            await asyncio.sleep(5)
+            await asyncio.sleep(12)
             assert len(shards.held) == 16
 
         for task in waiting:
@@ -296,6 +296,26 @@ async def test_range_that_is_not_taken_makes_a_replica_not_ready(
         assert b.shards.why_not_ready() == "ranges are not taken: 3"
 
 
+async def test_range_that_nobody_can_take_moves_no_other(
+    server: APIServer, cluster: Cluster
+) -> None:
+    async with cluster.replicas_named("a", "b", "c") as works:
+        await cluster.balanced()
+        labels = {"metadata": {"labels": None}}  # so nobody sees that it exists
+        server.patch(LEASES, "sites-range-07", labels, namespace="ops")
+        await asyncio.sleep(30)
+        before = cluster.moves
+        await asyncio.sleep(150)
+        assert cluster.moves == before
+        assert sum(map(cluster.count, works)) == 15
+        assert max(map(cluster.count, works)) <= 6
+        for work in works:
+            assert work.shards.status().unowned == (7,)
+
+        reasons = {it.shards.why_not_ready() for it in works}
+        assert reasons == {"", "ranges are not taken: 7"}
+
+
 async def test_invalid_lease_is_ignored(
     server: APIServer, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -419,7 +439,7 @@ async def test_shards_run_again_but_not_twice(cluster: Cluster) -> None:
         user = ShardListener()
         shards.join(user)
         async with shards:
-            await asyncio.sleep(6)
+            await asyncio.sleep(12)
             assert len(shards.held) == 16
             with pytest.raises(OptionsError, match="already running"):
                 await shards.run()

@@ -43,9 +43,56 @@ def test_simulated_range_has_an_owner_again_in_time(fault: str, seconds: float) 
 
 def test_simulated_group_of_20_sends_few_requests_when_nothing_moves() -> None:
     world = Simulation(3)
-    world.run(20)
+    world.run(25)
     before = world.server.requests
-    result = world.run(80)
+    result = world.run(85)
     assert (world.server.requests - before) / 60 <= 8
-    assert result.first < 10
+    assert result.first < 15
     assert not result.violations
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_simulated_newcomer_takes_nothing_while_the_owner_misses_deletions(
+    seed: int,
+) -> None:
+    world = Simulation(seed, replicas=1, ranges=16, faults=["blind"], every=90.0)
+    result = world.run(400)
+    assert not result.violations, result
+    assert result.faults["blind"] == 4
+
+
+def test_simulated_fence_that_nobody_can_write_moves_no_other_range() -> None:
+    world = Simulation(1, replicas=6, ranges=16, error=0.0)
+    world.run(60)
+    world.server.refused.add("sites-range-07")
+    owner = world.takers[7]
+    assert owner is not None
+    world.at(61, owner.kill)
+    world.run(120)
+    before, requests = world.result.moves, world.server.requests
+    result = world.run(420)
+    assert result.moves == before
+    assert [it for it, taker in enumerate(world.takers) if taker is None] == [7]
+    assert (world.server.requests - requests) / 300 < 3  # 5 renewals in 3 s
+    world.server.refused.clear()
+    world.run(440)
+    assert None not in world.takers
+
+
+@pytest.mark.parametrize("refused", ["fences", "all"])
+def test_simulated_refusals_cause_no_storm_of_requests(refused: str) -> None:
+    world = Simulation(1, error=0.0)
+    world.run(60)
+    names = set(world.server.leases)
+    world.server.refused = {it for it in names if refused == "all" or "-range-" in it}
+    for replica in world.replicas[:5]:
+        world.at(61, replica.kill)
+
+    world.run(120)
+    before = world.server.requests
+    result = world.run(420)
+    assert (world.server.requests - before) / 300 <= 8
+    assert not result.violations
+    world.server.refused.clear()
+    world.run(450)
+    assert None not in world.takers
