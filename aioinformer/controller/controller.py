@@ -237,7 +237,9 @@ class Controller(Lifecycle):
             None
             if shards is None
             else Sharding(
-                shards, for_, follows_objects=self._part_options.follow_objects
+                shards,
+                [it.informer for it in self._sources],
+                follows_objects=self._part_options.follow_objects,
             )
         )
         whole = self._sources if shards is None else self._sources[1:]

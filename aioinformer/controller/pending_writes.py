@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from aioinformer.errors import HistoryReset, InformerStopped, OptionsError
 from aioinformer.informer.expected_state import NOTHING, ExpectedState, after_write
+from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,12 +77,15 @@ class PendingWrites:
 
     Attributes:
         own: Writes of the running reconcile, shown or not. Empty with a limit.
+        newest: Newest version that was written to the objects of each informer; 0 if
+            that is not known, as of a deletion.
     """
 
     def __init__(
         self, informers: Iterable[SharedInformer], *, limit: int | None = None
     ) -> None:
         self.own: list[OwnWrite] = []
+        self.newest: dict[SharedInformer, int] = {}
         self._limit = limit
         self._informers = tuple(informers)
         self._expected: dict[tuple[SharedInformer, str], ExpectedState] = {}
@@ -111,6 +115,8 @@ class PendingWrites:
             if (resource.group, resource.plural) != (path.group, path.plural):
                 continue
 
+            version = max(0, version_number(answer.resource_version))
+            self.newest[informer] = max(version, self.newest.get(informer, 0))
             if request.method == "DELETE":
                 self._expect_deletion(informer, path, answer)
             else:

@@ -509,6 +509,9 @@ class Workers:
         """End the work on a request, which the queue may return again."""
         self._queue.done(run.request)
         if self._sharding is not None and run.number is not None:
+            if run.writes is not None:
+                self._sharding.wrote(run.number, run.writes.newest)
+
             self._sharding.ended(run.number)
 
     def _outcome_of(self, task: asyncio.Task[Outcome], run: _Run) -> Outcome | None:
@@ -600,13 +603,13 @@ class Workers:
         """
         call = partial(self._call_daemon, work, function, request, attempt)
         if self._sharding is None:
-            return await call(self.elector)
+            return await call(self.elector, None)
 
         number, task = self._sharding.begin_daemon(request), asyncio.current_task()
         assert task is not None
         self._daemons[task] = number
         try:
-            return await call(self._sharding.fence(number))
+            return await call(self._sharding.fence(number), number)
         finally:
             del self._daemons[task]
             self._sharding.ended(number)
@@ -618,6 +621,7 @@ class Workers:
         request: ReconcileRequest,
         attempt: int,
         elector: Elector | None,
+        number: int | None,
     ) -> float | None:
         client = writes = None
         if self.client is not None:
@@ -652,6 +656,9 @@ class Workers:
             outcome = outcome_of_failure(exc)
         finally:
             await threads.ended()
+
+            if self._sharding is not None and number is not None and writes is not None:
+                self._sharding.wrote(number, writes.newest)
 
         failure = await writer.end(outcome.failure)
         if failure is not None:

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+from aioinformer._tasks import Notifier, run_concurrently
+from aioinformer._user_code import guarded_logger
 from aioinformer.controller.shards.shards import Shards
-from aioinformer.errors import InformerStopped, OptionsError
+from aioinformer.errors import HistoryReset, InformerStopped, OptionsError
 from aioinformer.informer.shared_informer import SharedInformer
+from aioinformer.model.object_meta import version_number
 from aioinformer.model.shards import ShardSelector, ranges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["ActiveRanges"]
+    from aioinformer.model.resource import Resource
+
+__all__ = ["ActiveRanges", "name_of", "require_whole"]
+
+
+logger: Final = guarded_logger(__name__)
+
+CATCH_UP_SECONDS = 10.0
+"""Maximum wait for the informers to show what a previous owner has written."""
+
+
+def name_of(resource: Resource) -> str:
+    """Return the name of a resource, such as `deployments.apps`."""
+    return f"{resource.plural}.{resource.group}".rstrip(".")
 
 
 class _Selecting:
@@ -74,6 +91,7 @@ class ActiveRanges:
         shards: Group.
         informer: Informer of the collection that is shared.
         activated: Callback for ranges that became active.
+        informers: Informers that must show what previous owners have written.
 
     Raises:
         OptionsError: If `shards` is no group, or the informer cannot follow it.
@@ -84,6 +102,7 @@ class ActiveRanges:
         shards: Shards,
         informer: SharedInformer,
         activated: Callable[[frozenset[int]], None],
+        informers: Sequence[SharedInformer] = (),
     ) -> None:
         if not isinstance(shards, Shards):
             raise OptionsError(f"shards= takes Shards, not {shards!r}")
@@ -112,6 +131,10 @@ class ActiveRanges:
         """Ranges whose objects the informer should have."""
         self._informer = informer
         self._activated = activated
+        self._informers = informers
+        # Versions that informers did not reach in time.
+        self._missed: dict[SharedInformer, int] = {}
+        self._behind_changed = Notifier()
         self._ranges = ranges_of(shards.ranges)
         self._owned: set[int] = set()
         if selecting is None:
@@ -176,11 +199,48 @@ class ActiveRanges:
         Raises:
             InformerStopped: If the informer has ended.
         """
+        await run_concurrently(self._follow_selection(), self._catch_up())
+
+    async def _follow_selection(self) -> None:
         while True:
             self._activate()
             # A part of the change is enough: further ranges may be added all the time.
             shown = self._informer.selection if self._informer.has_synced else None
             await self._informer.wait_selection(other_than=shown)
+
+    async def _catch_up(self) -> None:
+        """Wait until the informers show what previous owners have written."""
+        while True:
+            while behind := self._behind(self._owned - self.active):
+                version, informer = min(behind, key=itemgetter(0))
+                try:
+                    await informer.wait_for_version(str(version), CATCH_UP_SECONDS)
+                except (TimeoutError, HistoryReset, OptionsError) as exc:
+                    self._missed[informer] = max(it for it, _ in behind)
+                    logger.warning(
+                        "shards %s: starting on ranges whose last writes informer %s "
+                        "does not show: %s",
+                        self.shards.name,
+                        informer.name,
+                        exc,
+                    )
+
+                self._activate()
+
+            await self._behind_changed.wait()
+
+    def _behind(self, numbers: Iterable[int]) -> list[tuple[int, SharedInformer]]:
+        """Return informers that lack writes of previous owners, and their versions."""
+        return [
+            (version, informer)
+            for number in numbers
+            for name, version in self.shards.written(number).items()
+            for informer in self._informers
+            if informer.resource is not None
+            and name_of(informer.resource) == name
+            and version > version_number(informer.store.resource_version)
+            and version > self._missed.get(informer, -1)
+        ]
 
     def _activate(self) -> None:
         if not self._informer.has_synced:
@@ -192,10 +252,14 @@ class ActiveRanges:
             for number in self._owned - self.active
             if shards is None or shards.has_range(self._ranges[number])
         }
-        if listed:
-            self.active |= listed
+        ready = frozenset(number for number in listed if not self._behind([number]))
+        if ready != listed:
+            self._behind_changed.notify()
+
+        if ready:
+            self.active |= ready
             self.shards.work_began()
-            self._activated(frozenset(listed))
+            self._activated(ready)
 
     def _select(self) -> None:
         numbers = frozenset[int]().union(*self._selecting.kept.values())

@@ -23,10 +23,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from aioinformer.controller.lease_record import LeaseRecord
 from aioinformer.errors import DecodeError, OptionsError
+from aioinformer.model.object_meta import version_number
 from aioinformer.model.resources import LEASES
 from aioinformer.model.shards import ShardField, ShardSelector, hash_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aioinformer.model.objects import KubeObject
 
 __all__ = [
@@ -39,6 +42,8 @@ __all__ = [
     "disagreement",
     "fence_name",
     "member_name",
+    "written_of",
+    "written_text",
 ]
 
 GROUP_LABEL: Final = "aioinformer.dev/shards"
@@ -46,6 +51,7 @@ ROLE_LABEL: Final = "aioinformer.dev/role"
 _RANGES: Final = "aioinformer.dev/shard-ranges"
 _FIELD: Final = "aioinformer.dev/shard-field"
 _FLAGS: Final = "aioinformer.dev/shard-flags"
+_WRITTEN: Final = "aioinformer.dev/shard-written"
 
 
 class Role(StrEnum):
@@ -101,6 +107,8 @@ class ShardLease:
         moves: Number of owners that a fence has had.
         version: `resourceVersion`; empty in a Lease that is to be created.
         uid: Uid; empty in a Lease that is to be created.
+        written: Versions that previous owners have written, in a free fence: see
+            `written_of`.
     """
 
     group: str
@@ -118,6 +126,7 @@ class ShardLease:
     moves: int = 0
     version: str = ""
     uid: str = ""
+    written: str = ""
 
     @classmethod
     def of(cls, lease: KubeObject) -> ShardLease:
@@ -170,6 +179,7 @@ class ShardLease:
             moves,
             lease.resource_version,
             lease.uid,
+            annotations.get(_WRITTEN, ""),
         )
 
     def body(self) -> dict[str, Any]:
@@ -181,6 +191,9 @@ class ShardLease:
         annotations = {_RANGES: str(self.ranges), _FIELD: self.field}
         if self.flags:
             annotations[_FLAGS] = " ".join(sorted(self.flags))
+
+        if self.written:
+            annotations[_WRITTEN] = self.written
 
         metadata: dict[str, Any] = {
             "name": self.name,
@@ -205,6 +218,23 @@ class ShardLease:
             "metadata": metadata,
             "spec": record.spec(),
         }
+
+
+def written_of(text: str) -> dict[str, int]:
+    """Return the versions in `ShardLease.written`, by resource.
+
+    Example:
+        >>> written_of("configmaps=12 deployments.apps=9")
+        {'configmaps': 12, 'deployments.apps': 9}
+    """
+    pairs = (it.partition("=") for it in text.split())
+    versions = {name: version_number(version) for name, _, version in pairs}
+    return {name: version for name, version in versions.items() if version >= 0}
+
+
+def written_text(versions: Mapping[str, int]) -> str:
+    """Return the value of `ShardLease.written`."""
+    return " ".join(f"{name}={version}" for name, version in sorted(versions.items()))
 
 
 def _index_of(group: str, name: str, ranges: int) -> int:

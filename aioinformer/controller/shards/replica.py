@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -12,7 +13,13 @@ from aioinformer._user_code import guarded_logger, text_of
 from aioinformer.backoff import Failure, failure_of
 from aioinformer.controller.client import ElectionClient
 from aioinformer.controller.shards.clock import BootClock
-from aioinformer.controller.shards.lease import Role, ShardLease, fence_name
+from aioinformer.controller.shards.lease import (
+    Role,
+    ShardLease,
+    fence_name,
+    written_of,
+    written_text,
+)
 from aioinformer.controller.shards.lease_watch import LeaseWatch
 from aioinformer.controller.shards.member import (
     Cancel,
@@ -28,7 +35,7 @@ from aioinformer.errors import Conflict, NotFound, OptionsError
 from aioinformer.model.resources import LEASES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aioinformer.client.client import Client
     from aioinformer.controller.event_recorder import EventRecorder
@@ -110,6 +117,8 @@ class Replica:
         self._told: frozenset[int] = frozenset()
         # Last foreign owner of each range.
         self._before: dict[int, str] = {}
+        # Versions that owners of each range have written, by resource.
+        self._written: dict[int, dict[str, int]] = {}
         # Times since when this member lacks ranges that it should own, and is not live.
         self._missing: dict[int, float] = {}
         # Times since when owned ranges are not worked on.
@@ -336,6 +345,9 @@ class Replica:
         }:
             self._before[lease.index] = lease.holder
 
+        if lease.written:
+            self.wrote(lease.index, written_of(lease.written))
+
         self._feed(lambda: self._member.lease_seen(lease, self._clock.now()))
 
     def lease_gone(self, name: str, *, missed: bool) -> None:
@@ -391,6 +403,16 @@ class Replica:
         """Take a step if work of a range that should end may have ended."""
         if self._ending:
             self.step()
+
+    def wrote(self, number: int, versions: Mapping[str, int]) -> None:
+        """Record versions that work on a range has written, by resource."""
+        known = self._written.setdefault(number, {})
+        for name, version in versions.items():
+            known[name] = max(version, known.get(name, 0))
+
+    def written(self, number: int) -> Mapping[str, int]:
+        """Return the versions that owners of a range have written, by resource."""
+        return self._written.get(number, {})
 
     def work_began(self) -> None:
         """Measure again, as a user lacks fewer ranges."""
@@ -614,6 +636,10 @@ class Replica:
 
     async def _send(self, write: Write) -> KubeObject | None:
         lease, client, place = write.lease, self._client, self._namespace
+        if lease.role is Role.FENCE and not lease.holder:
+            # The work has ended. The next owner waits until its informers show it.
+            lease = replace(lease, written=written_text(self.written(lease.index)))
+
         match write.verb:
             case "create":
                 return await client.create(LEASES, lease.body(), namespace=place)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from aioinformer._tasks import Notifier, run_concurrently
 from aioinformer.budget import LoopBudget
-from aioinformer.controller.shards.active_ranges import ActiveRanges
+from aioinformer.controller.shards.active_ranges import ActiveRanges, name_of
 from aioinformer.errors import InternalError, NotFound
 from aioinformer.informer.notifications import Added, Deleted, Updated
+from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aioinformer.client.client import Client
     from aioinformer.controller.reconcile import ReconcileRequest
@@ -62,7 +63,7 @@ class Sharding:
 
     Args:
         shards: Group of the replicas.
-        informer: Informer of `for_`.
+        informers: Informers of the controller, beginning with that of `for_`.
         follows_objects: True if the controller has timers or daemons.
 
     Raises:
@@ -70,11 +71,16 @@ class Sharding:
     """
 
     def __init__(
-        self, shards: Shards, informer: SharedInformer, *, follows_objects: bool
+        self,
+        shards: Shards,
+        informers: Sequence[SharedInformer],
+        *,
+        follows_objects: bool,
     ) -> None:
+        informer = informers[0]
         self.shards: Shards = shards
         """Group of the replicas."""
-        self._ranges = ActiveRanges(shards, informer, self._activated)
+        self._ranges = ActiveRanges(shards, informer, self._activated, informers)
         self._informer = informer
         self._store = informer.store
         self._resource = informer.resource
@@ -298,6 +304,23 @@ class Sharding:
         if not self._in_work[number]:
             del self._in_work[number]
             self.shards.work_ended()
+
+    def wrote(self, number: int, newest: Mapping[SharedInformer, int]) -> None:
+        """Record what work on a range has written, for its next owner.
+
+        Args:
+            number: Range.
+            newest: Newest versions; 0 if unknown.
+        """
+        versions: dict[str, int] = {}
+        for informer, version in newest.items():
+            # It shows the work, if that has not run into a timeout.
+            shown = version_number(informer.store.resource_version)
+            if (resource := informer.resource) is not None:
+                versions[name_of(resource)] = max(version, shown)
+
+        if versions:
+            self.shards.wrote(number, versions)
 
     def fence(self, number: int) -> RangeFence:
         """Return the check of each write of a reconcile or daemon."""

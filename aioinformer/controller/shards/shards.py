@@ -311,6 +311,26 @@ class Shards(Lifecycle):
         if self._replica is not None:
             self._replica.work_ended()
 
+    def wrote(self, number: int, versions: Mapping[str, int]) -> None:
+        """Record versions that work on a range has written. Users call it.
+
+        The next owner begins when its informers have them.
+
+        Args:
+            number: Number of the range.
+            versions: Resource versions by resource, such as `deployments.apps`.
+        """
+        if self._replica is not None:
+            self._replica.wrote(number, versions)
+
+    def written(self, number: int) -> Mapping[str, int]:
+        """Return the versions that owners of a range have written, by resource.
+
+        Args:
+            number: Number of the range.
+        """
+        return {} if self._replica is None else self._replica.written(number)
+
     def work_began(self) -> None:
         """Take note that a user lacks fewer ranges. Users call it."""
         if self._replica is not None:

@@ -13,10 +13,11 @@ from metrics_helpers import PlainSink
 from shards_helpers import now
 
 from aioinformer import Shards, SharedInformerFactory
+from aioinformer.controller import set_controller_reference
 from aioinformer.controller.shards.active_ranges import ActiveRanges
-from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer.model.resources import CONFIG_MAPS, SECRETS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Delay, Refuse
+from aioinformer.testing.faults import Delay, Refuse, Stall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -134,4 +135,59 @@ async def test_owned_ranges_that_cannot_be_listed_make_a_replica_not_ready(
     assert gauges["aioinformer_shard_active_ranges"] == RANGES
     assert b.manager.not_ready() == {}
     assert b.shards.status().inactive == {}
+    await ends(fleet)
+
+
+@pytest.mark.parametrize("lag", [0.0, 8.0, 30.0])
+async def test_new_owner_waits_until_it_sees_the_writes_of_the_previous_one(
+    lag: float, server: APIServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its watch of children may be late, as it is another connection."""
+    made = Counter[str]()
+
+    async def act(name: str, request: ReconcileRequest, ctx: Context) -> None:
+        obj = ctx.lister.get(request.key)
+        if obj is None or not moving:
+            return
+
+        children = fleet.members[name].manager.informers[1].store.list()
+        if any(
+            it["uid"] == obj.uid for child in children for it in child.owner_references
+        ):
+            return
+
+        child = set_controller_reference(obj, {"metadata": {"generateName": "c-"}})
+        await ctx.client.create(SECRETS, child, namespace="default")
+        made[request.key] += 1
+
+    moving, fleet = False, Fleet(server, act, owns=[SECRETS], concurrency=50)
+    a = await fleet.start("a")
+    await fleet.settled()
+    await asyncio.sleep(1)
+    if lag:
+        server.faults.add(
+            Stall(resource="secrets", verb="watch", after_bytes=0, seconds=lag, times=1)
+        )
+
+    b = await fleet.start("b")
+    while not b.keys():
+        await asyncio.sleep(0.05)
+
+    await asyncio.sleep(2.3)  # ranges move 3 s after the replica is seen
+    moving = True
+    for number in range(40):
+        server.patch(CONFIG_MAPS, f"map-{number}", {"data": {"go": "1"}})
+
+    await asyncio.sleep(0.3)
+    assert not b.shards.held
+    began = now()
+    while not b.shards.held or b.shards.status().inactive:
+        await asyncio.sleep(0.05)
+
+    assert now() - began < {0.0: 5, 8.0: 9, 30.0: 14}[lag]
+    await asyncio.sleep(2)
+    assert set(made) == a.keys() | b.keys()
+    late = any("does not show" in it for it in caplog.messages)
+    assert late == (lag == 30)
+    assert late or set(made.values()) == {1}
     await ends(fleet)
