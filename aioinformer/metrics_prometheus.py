@@ -91,6 +91,9 @@ _HELP = {
     "aioinformer_reflector_failures_total": _Help("Lists and watches that failed."),
     "aioinformer_reconcile_storms": _Help("Keys that are slowed down in a storm."),
     "aioinformer_reconcile_storms_total": _Help("Reconcile storms, by cause."),
+    "aioinformer_shard_active_ranges": _Help(
+        "Ranges that this replica owns, and whose objects are listed."
+    ),
     "aioinformer_shard_moves_total": _Help("Ranges that this replica has acquired."),
     "aioinformer_shard_owned_ranges": _Help("Ranges that this replica owns."),
     "aioinformer_shard_unowned_ranges": _Help("Ranges that no replica owns."),

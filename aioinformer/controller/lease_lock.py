@@ -142,9 +142,7 @@ class LeaseLock:
         """Write the Lease, if it has not changed since this lock last read or wrote it.
 
         Raises:
-            Conflict: If it has changed: read it again.
-            NotFound: If it was deleted, and the server does not create it by an update
-                as a kube-apiserver does.
+            Conflict: If it has changed, or was deleted: read it again.
             OptionsError: If it was neither read nor created before. For other errors
                 see `Client`.
 

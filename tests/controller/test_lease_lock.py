@@ -115,14 +115,17 @@ async def test_update_of_unknown_lease_is_refused() -> None:
             await LeaseLock(client, "copier").update(OURS)
 
 
-async def test_update_creates_deleted_lease() -> None:
+async def test_update_of_deleted_lease_conflicts() -> None:
     # The update of most other resources would fail with 404.
     async with cluster() as (server, client):
         lock = LeaseLock(client, "copier")
         await lock.create(OURS)
         server.delete(LEASES, "copier")
-        await lock.update(OURS)
+        with pytest.raises(Conflict):
+            await lock.update(OURS)
 
+        assert await lock.get() is None
+        await lock.create(OURS)
         assert stored(server)["spec"] == OURS.spec()
 
 
