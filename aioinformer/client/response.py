@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from aioinformer._user_code import guarded_logger
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from aioinformer.client.config import ClientConfig
     from aioinformer.errors import ApiError
 
-__all__ = ["Exchange", "PendingResponse", "Response", "keep_alive"]
+__all__ = ["Exchange", "PendingResponse", "Response", "awaiting", "keep_alive"]
 
 logger: Final = guarded_logger(__name__)
 
@@ -41,11 +44,20 @@ KEEPALIVE = (
     ("TCP_KEEPCNT", 3),
 )
 
+# Linux drops a connection whose peer has acknowledged nothing of a fenced request for so
+# long, or has not read. By then, another process does not work yet: see
+# `controller.shards.timing`.
+DELIVERY_SECONDS = 2.5
+
 
 class PendingResponse:
     """Wait for the head of a response.
 
     The waiting task enters `timeout`, which raises `TimeoutError` when the wait ends.
+
+    A fenced request must not arrive long after its fence was called. If it is given up,
+    or the process is killed, the connection is reset: the kernel would go on sending
+    what it has buffered, for minutes if the network is down.
 
     Args:
         fence: Function called right before the request is sent; None for none.
@@ -56,13 +68,19 @@ class PendingResponse:
         reused: True if the connection had carried another request before.
     """
 
-    __slots__ = ("_fence", "closed", "reused", "timeout")
+    __slots__ = ("_connection", "_fence", "closed", "reused", "timeout")
 
     def __init__(self, fence: Callable[[], None] | None = None) -> None:
         self._fence = fence
+        self._connection: asyncio.Transport | None = None
         self.timeout: asyncio.Timeout = asyncio.timeout(None)
         self.closed: bool = False
         self.reused: bool = False
+
+    def connected(self, connection: asyncio.Transport | None) -> None:
+        """Take the connection that the request will be sent by."""
+        if self._fence is not None:
+            self._connection = connection
 
     def sending(self, seconds: float) -> None:
         """Start the time limit: the request is sent next.
@@ -74,9 +92,19 @@ class PendingResponse:
         """
         if self._fence is not None:
             self._fence()
+            _bound_delivery(self._connection, bound=True)
 
         if not self.closed:
             self._end_in(seconds)
+
+    def answered(self) -> None:
+        """Take note that the head has arrived. Others may use the connection later."""
+        _bound_delivery(self._connection, bound=False)
+
+    def given_up(self) -> None:
+        """Drop what has not arrived of a fenced request."""
+        if self._connection is not None:
+            self._connection.abort()
 
     def close(self) -> None:
         """End the wait immediately. Idempotent."""
@@ -218,6 +246,24 @@ def keep_alive(connection: socket.socket | TransportSocket) -> None:
         if hasattr(socket, name):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
+
+def _bound_delivery(connection: asyncio.Transport | None, *, bound: bool) -> None:
+    """Let a connection drop what it cannot deliver at once, or let it be as usual."""
+    opened = None if connection is None else connection.get_extra_info("socket")
+    if opened is None:
+        return
+
+    with suppress(OSError):  # closed already
+        # On a close, also by the end of the process, send a reset, not the buffer.
+        linger = struct.pack("ii", bound, 0)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            limit = round(DELIVERY_SECONDS * 1000) if bound else 0
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit)
+
+
+awaiting: ContextVar[PendingResponse | None] = ContextVar("awaiting", default=None)
+"""Response that a task waits for, while it requests a connection."""
 
 Exchange: TypeAlias = PendingResponse | Response
 """A request in progress, before or after the head of its response."""

@@ -30,6 +30,7 @@ from aioinformer.client.response import (
     PIECE_BYTES,
     PendingResponse,
     Response,
+    awaiting,
     keep_alive,
 )
 from aioinformer.client.warning_headers import Warnings
@@ -116,7 +117,7 @@ class Transport:
         )
         self._tunnel = {"User-Agent": USER_AGENT, **self._proxy_header}
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=_Connector(
                 limit=0,
                 resolver=_Resolver(),
                 keepalive_timeout=IDLE_SECONDS,
@@ -338,21 +339,36 @@ class Transport:
     async def _request_once(
         self, request: Request, auth: RequestAuth, head: PendingResponse
     ) -> aiohttp.ClientResponse:
+        token = awaiting.set(head)
+        try:
+            with map_errors(self._config.server, proxied=self._proxy is not None):
+                raw = await self._open(request, auth, head)
+        except BaseException:
+            head.given_up()
+            raise
+        finally:
+            awaiting.reset(token)
+
+        head.answered()
+        return raw
+
+    async def _open(
+        self, request: Request, auth: RequestAuth, head: PendingResponse
+    ) -> aiohttp.ClientResponse:
         config = self._config
-        with map_errors(config.server, proxied=self._proxy is not None):
-            return await self._session.request(
-                request.method,
-                URL(config.server + request.target, encoded=True),
-                data=None if request.body is None else _Content(request.body),
-                headers=self._headers(request, auth.info.authorization),
-                # Connections of older contexts are not reused, and close when idle.
-                ssl=True if auth.context is None else auth.context,
-                allow_redirects=False,
-                proxy=self._proxy,
-                proxy_headers=self._tunnel if config.secure else None,
-                server_hostname=config.tls.server_name or None,
-                trace_request_ctx=head,
-            )
+        return await self._session.request(
+            request.method,
+            URL(config.server + request.target, encoded=True),
+            data=None if request.body is None else _Content(request.body),
+            headers=self._headers(request, auth.info.authorization),
+            # Connections of older contexts are not reused, and close when idle.
+            ssl=True if auth.context is None else auth.context,
+            allow_redirects=False,
+            proxy=self._proxy,
+            proxy_headers=self._tunnel if config.secure else None,
+            server_hostname=config.tls.server_name or None,
+            trace_request_ctx=head,
+        )
 
     def _headers(self, request: Request, authorization: str) -> CIMultiDict[str]:
         headers = self._base.copy()
@@ -393,6 +409,18 @@ class Transport:
         keep_alive(opened)
         self._sockets.add(opened)
         return opened
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Connector that passes each connection to the response that waits for it."""
+
+    async def connect(self, *args: Any, **kwargs: Any) -> aiohttp.connector.Connection:
+        connection = await super().connect(*args, **kwargs)
+        response = awaiting.get()
+        if response is not None:
+            response.connected(connection.transport)
+
+        return connection
 
 
 def _repeat_after(exc: ApiError) -> float | None:
