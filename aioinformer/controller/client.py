@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aioinformer.client import verbs
 from aioinformer.client.pager import PAGE_SIZE
 from aioinformer.controller.pending_writes import READ_METHODS
-from aioinformer.errors import OptionsError
+from aioinformer.errors import ApiError, LeadershipLost, OptionsError
 from aioinformer.model.misuse import methods_with_advice
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Generator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from aioinformer.client.client import Client
@@ -358,7 +359,8 @@ class ReconcileClient:
             dry_run=dry_run,
             params=verbs.selection(label_selector, field_selector),
         )
-        await self._client._fetch(self._fenced(request), discard=True)  # noqa: SLF001
+        with self._noting():
+            await self._client._fetch(self._fenced(request), discard=True)  # noqa: SLF001
 
     def stream(
         self,
@@ -376,15 +378,39 @@ class ReconcileClient:
         request = verbs.Request(
             method, path, params or {}, body, content_type, gzip, accept, etag
         )
-        if method not in READ_METHODS:
-            request = self._fenced(request)
+        if method in READ_METHODS:
+            return self._client._stream(request)  # noqa: SLF001
 
-        return self._client._stream(request)  # noqa: SLF001
+        return self._written_stream(self._fenced(request))
+
+    @asynccontextmanager
+    async def _written_stream(self, request: Request) -> AsyncGenerator[Response, None]:
+        async with AsyncExitStack() as stack:
+            with self._noting():
+                stream = self._client._stream(request)  # noqa: SLF001
+                response = await stack.enter_async_context(stream)
+
+            yield response
 
     async def _write(self, request: Request) -> KubeObject:
-        answer = await self._client._object(self._fenced(request))  # noqa: SLF001
+        with self._noting():
+            answer = await self._client._object(self._fenced(request))  # noqa: SLF001
+
         self._writes.add(request, answer)
         return answer
+
+    @contextmanager
+    def _noting(self) -> Generator[None, None, None]:
+        """Note a write without an answer, which the server may execute later."""
+        try:
+            yield
+        except BaseException as exc:
+            # After a 5xx, it may still be in progress.
+            answered = isinstance(exc, ApiError) and exc.status < 500
+            if not answered and not isinstance(exc, LeadershipLost | OptionsError):
+                self._writes.unanswered = True
+
+            raise
 
     def _fenced(self, request: Request) -> Request:
         if self._elector is None:

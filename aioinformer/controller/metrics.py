@@ -6,7 +6,12 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from aioinformer._user_code import guarded_logger, text_of, user_errors
+from aioinformer._user_code import (
+    GuardedLogger,
+    guarded_logger,
+    text_of,
+    user_errors,
+)
 from aioinformer.errors import HandlerError, OptionsError, TransportError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter, LogLimit
 from aioinformer.metrics import GuardedSink, ScopedSink
@@ -270,6 +275,27 @@ def _next_attempt(outcome: Outcome, *, stopping: bool) -> str:
     )
 
 
+class _LeaseRequests:
+    """Log of failed requests for Leases, limited for each class of failures."""
+
+    def __init__(self, log: GuardedLogger) -> None:
+        self._log = log
+        self._limits: defaultdict[str, LogLimit] = defaultdict(LogLimit)
+
+    def failed(self, name: str, what: str, failure: Exception, now: float) -> None:
+        kind = type(failure).__name__
+        limit = self._limits[kind].note(now)
+        if limit.each:
+            # The error of `asyncio.timeout()` has no message.
+            text = text_of(failure) or "no response in time"
+            self._log.warning("%s: cannot %s: %s: %s", name, what, kind, text)
+
+        for number in limit.sums:
+            self._log.warning(
+                "%s: %d requests failed with %s within a minute", name, number, kind
+            )
+
+
 class LeaderMetrics:
     """Metrics and log lines of one elector. Errors of sink and callback are logged.
 
@@ -300,8 +326,7 @@ class LeaderMetrics:
         self._scope = ScopedSink(sink, name)
         self._sink = GuardedSink(self._scope, name, name=name)
         self._reporter = ErrorReporter(name, on_error, self._scope)
-        # By the class of the failure.
-        self._limits: defaultdict[str, LogLimit] = defaultdict(LogLimit)
+        self._requests = _LeaseRequests(elector_logger)
         self._leads = 0
         self._status(0)
 
@@ -346,22 +371,7 @@ class LeaderMetrics:
 
     def failed(self, what: str, failure: Exception, now: float) -> None:
         """Report a failed request, which is retried."""
-        kind = type(failure).__name__
-        limit = self._limits[kind].note(now)
-        if limit.each:
-            # The error of `asyncio.timeout()` has no message.
-            text = text_of(failure) or "no response in time"
-            elector_logger.warning(
-                "%s: cannot %s: %s: %s", self._name, what, kind, text
-            )
-
-        for number in limit.sums:
-            elector_logger.warning(
-                "%s: %d requests failed with %s within a minute",
-                self._name,
-                number,
-                kind,
-            )
+        self._requests.failed(self._name, what, failure, now)
 
     def callback_failed(
         self, callback: str, subject: str, failure: BaseException
@@ -400,8 +410,7 @@ class ShardsMetrics:
         self._identity = identity
         self._scope = ScopedSink(sink, f"shards {name}")
         self._sink = GuardedSink(self._scope, f"shards {name}", name=name)
-        # By the class of the failure.
-        self._limits: defaultdict[str, LogLimit] = defaultdict(LogLimit)
+        self._requests = _LeaseRequests(shards_logger)
         self._loop: asyncio.AbstractEventLoop | None = None
         # Time of the loop; None while every range has an owner. Read by other threads.
         self._unowned_since: float | None = None
@@ -497,6 +506,10 @@ class ShardsMetrics:
             why,
         )
 
+    def problem(self, what: str) -> None:
+        """Report what a person should look at, once."""
+        shards_logger.warning("shards %s: %s", self._name, what)
+
     def acquired(self, number: int, before: str) -> None:
         """Report a range that this replica owns from now on.
 
@@ -544,19 +557,4 @@ class ShardsMetrics:
 
     def failed(self, what: str, failure: Exception, now: float) -> None:
         """Report a failed request, which is retried."""
-        kind = type(failure).__name__
-        limit = self._limits[kind].note(now)
-        if limit.each:
-            # The error of `asyncio.timeout()` has no message.
-            text = text_of(failure) or "no response in time"
-            shards_logger.warning(
-                "shards %s: cannot %s: %s: %s", self._name, what, kind, text
-            )
-
-        for number in limit.sums:
-            shards_logger.warning(
-                "shards %s: %d requests failed with %s within a minute",
-                self._name,
-                number,
-                kind,
-            )
+        self._requests.failed(f"shards {self._name}", what, failure, now)

@@ -79,6 +79,8 @@ class PendingWrites:
         own: Writes of the running reconcile, shown or not. Empty with a limit.
         newest: Newest version that was written to the objects of each informer; 0 if
             that is not known, as of a deletion.
+        unanswered: True if it is not known of a write whether the server executes it,
+            now or later.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class PendingWrites:
     ) -> None:
         self.own: list[OwnWrite] = []
         self.newest: dict[SharedInformer, int] = {}
+        self.unanswered: bool = False
         self._limit = limit
         self._informers = tuple(informers)
         self._expected: dict[tuple[SharedInformer, str], ExpectedState] = {}

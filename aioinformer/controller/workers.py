@@ -510,7 +510,7 @@ class Workers:
         self._queue.done(run.request)
         if self._sharding is not None and run.number is not None:
             if run.writes is not None:
-                self._sharding.wrote(run.number, run.writes.newest)
+                self._sharding.wrote(run.number, run.writes)
 
             self._sharding.ended(run.number)
 
@@ -649,18 +649,20 @@ class Workers:
             writer=writer,
         )
         try:
-            outcome = outcome_of_answer(await function(request, context))
-        except asyncio.CancelledError:
-            raise
-        except user_errors() as exc:
-            outcome = outcome_of_failure(exc)
+            try:
+                outcome = outcome_of_answer(await function(request, context))
+            except asyncio.CancelledError:
+                raise
+            except user_errors() as exc:
+                outcome = outcome_of_failure(exc)
+            finally:
+                await threads.ended()
+
+            failure = await writer.end(outcome.failure)
         finally:
-            await threads.ended()
-
             if self._sharding is not None and number is not None and writes is not None:
-                self._sharding.wrote(number, writes.newest)
+                self._sharding.wrote(number, writes)
 
-        failure = await writer.end(outcome.failure)
         if failure is not None:
             raise failure
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,13 +16,22 @@ from informers import plain
 from aioinformer import Client
 from aioinformer.controller import ReconcileClient
 from aioinformer.controller.pending_writes import PendingWrites
-from aioinformer.errors import LeadershipLost, NotFound
+from aioinformer.errors import (
+    ApiError,
+    LeadershipLost,
+    NotFound,
+    OptionsError,
+    TransportError,
+)
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
+from aioinformer.testing.faults import Delay, Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from aioinformer.testing.faults import Fault
 
 
 class Term:
@@ -103,6 +112,49 @@ async def test_write_after_lost_leadership_is_not_sent() -> None:
                 pass
 
         assert await it.client.list(PODS) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "unanswered"),
+    [
+        (Refuse(status=409), False),
+        (Refuse(status=429), False),
+        (Refuse(status=504), True),
+        (Delay(seconds=10), True),
+    ],
+    ids=["409", "429", "504", "late"],
+)
+@pytest.mark.parametrize("verb", ["create", "delete_collection", "stream"])
+async def test_reconcile_client_notes_writes_without_an_answer(
+    fault: Fault, unanswered: bool, verb: str
+) -> None:
+    async with bench() as it:
+        it.server.faults.add(fault)
+        with suppress(ApiError, TransportError, TimeoutError):
+            async with asyncio.timeout(5):
+                match verb:
+                    case "create":
+                        await it.client.create(PODS, plain("web"))
+                    case "delete_collection":
+                        await it.client.delete_collection(PODS, namespace="default")
+                    case _:
+                        path = PODS.path("default")
+                        async with it.client.stream("POST", path, body=b"{}"):
+                            pass
+
+        assert it.writes.unanswered is unanswered
+
+
+async def test_write_that_is_not_sent_needs_no_answer() -> None:
+    async with bench() as it:
+        it.term.over = True
+        with pytest.raises(LeadershipLost):
+            await it.client.create(PODS, plain("web"))
+
+        with pytest.raises(OptionsError):
+            await it.client.delete(PODS, "")
+
+        assert not it.writes.unanswered
 
 
 async def test_leadership_is_checked_after_wait_for_rate_limit() -> None:

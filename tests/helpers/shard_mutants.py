@@ -123,8 +123,8 @@ def resume_on_sight(patch: pytest.MonkeyPatch) -> None:
     """Work on a range whose fence is shown as one's own."""
     real = Member._fence_seen
 
-    def seen(self: Member, lease: Any) -> None:
-        real(self, lease)
+    def seen(self: Member, lease: Any, now: float) -> None:
+        real(self, lease, now)
         state = self.states[lease.index]
         idle = state in (RangeState.NONE, RangeState.RELEASING)
         if idle and self.deadline is not None and self._own.is_mine(lease):

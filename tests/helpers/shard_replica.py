@@ -216,16 +216,25 @@ class Replica:
         limit = self.world.timing.retry_period / self.rate
         answer = [False]
 
-        def told(outcome: Outcome, version: str = "", uid: str = "") -> None:
+        def told(
+            outcome: Outcome, version: str = "", uid: str = "", wait: float = 0.0
+        ) -> None:
             if answer[0] or not self.alive:
                 return
 
             if self.paused:
-                self._inbox.append(partial(told, outcome, version, uid))
+                self._inbox.append(partial(told, outcome, version, uid, wait))
                 return
 
             answer[0] = True
-            self.member.answered(write, outcome, self.local(), version=version, uid=uid)
+            self.member.answered(
+                write,
+                outcome,
+                self.local(),
+                version=version,
+                uid=uid,
+                retry_after=wait,
+            )
             self.drive()
 
         def arrived() -> None:
@@ -233,8 +242,9 @@ class Replica:
                 return
 
             outcome, version, uid = world.write(write)
+            wait = float(write.lease.name in world.server.refused)
             if self.random.random() >= self.losing:
-                world.after(self._way(), lambda: told(outcome, version, uid))
+                world.after(self._way(), lambda: told(outcome, version, uid, wait))
 
         world.after(limit, lambda: told(Outcome.NO_ANSWER))
         if not self.reaches():

@@ -15,10 +15,12 @@ To drive a member without `replica`:
    `timing.retry_period` seconds with `Outcome.NO_ANSWER`; also for every error that does not
    prove that nothing was written. A write with `verb` "create" or "update" sends
    `lease.body()`; "delete" sends only the name, with the uid as a precondition.
+   If the server answered with an error, pass `retry_after`.
 4. Work only on keys of ranges for which `owns()` is True, and ask again before each write to
    the API. `Start` begins or resumes a range, `Drain` takes nothing new of it, `Cancel`
    cancels what is in work. When nothing of a drained or cancelled range is in work any more,
-   call `ended()`. After a pause of the process, `owns()` is False before `step()` has run.
+   call `ended()`. If a write of drained work had no answer, call it `timing.longest_flight`
+   later. After a pause of the process, `owns()` is False before `step()` has run.
 5. To end, call `leave()`, go on as before, and stop once `state` is `LEFT`.
    If `refusal` is set, the member leaves by itself. Raise the text as an OptionsError.
 

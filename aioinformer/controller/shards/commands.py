@@ -127,6 +127,14 @@ class RangeRecord:
     quiet: float | None = None
     free: float | None = None
 
+    def keep(self, now: float) -> None:
+        """Go on with a range whose fence is there again, unless it was given up before.
+
+        Its users have to be told the end first, as they have dropped work since then.
+        """
+        if self.until is not None and now < self.until:
+            self.until = None
+
     @property
     def works(self) -> bool:
         """True while work of the range may go on."""

@@ -156,6 +156,13 @@ class ShardLease:
                 f"does not know"
             )
 
+        if lease.resource_version and version_number(lease.resource_version) < 0:
+            raise DecodeError(
+                f"the Lease {lease.name!r} has the resourceVersion "
+                f"{lease.resource_version!r}, which is no number, as Kubernetes from 1.35 "
+                "on guarantees. Shards cannot run on this API server"
+            )
+
         holder, epoch = record.holder, record.transitions
         moves = 0
         if role is not Role.MEMBER:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from aioinformer._user_code import guarded_logger
+from aioinformer.backoff import Failure, failure_of
 from aioinformer.cache import OrderedFIFO
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.controller.shards.lease import GROUP_LABEL, ShardLease
@@ -34,10 +36,14 @@ it is replaced: it may have stalled, or wait for its next attempt after an outag
 _LONGEST_SECONDS: Final = 60.0
 """Longest such time. It doubles with each replacement that does not help."""
 
-_CHECK_SECONDS: Final = 1.0
+_CHECK_SECONDS: Final = 0.5
+"""Less than an informer waits before its second attempt."""
 
 _FAILURES: Final = 3
 _PATIENCE_SECONDS: Final = 12.0
+
+_PAUSE_SECONDS: Final = 7.0
+"""Pause before another attempt if a replaced watch fails at once, without jitter."""
 
 
 class LeaseReader(Protocol):
@@ -78,6 +84,8 @@ class LeaseWatch:
         # Versions of Leases that are known to be old, and since when.
         self._outdated: dict[str, tuple[str, float]] = {}
         self._shown_seconds = SHOWN_SECONDS
+        # True while watches are replaced because they fail.
+        self._failing = False
 
     def __repr__(self) -> str:
         return f"<LeaseWatch of {self._group} {len(self._shown)} leases>"
@@ -122,11 +130,17 @@ class LeaseWatch:
                 ]
                 while True:
                     await asyncio.sleep(_CHECK_SECONDS)
-                    if self._is_late():
+                    if (fails := self._fails()) or self._is_late():
                         break
 
                 for task in tasks:
                     task.cancel()
+
+            if fails and self._failing:
+                asked = getattr(self.problem, "retry_after", None) or 0.0
+                pause = max(_PAUSE_SECONDS, min(asked, _PATIENCE_SECONDS))
+                await asyncio.sleep(pause * random.uniform(0.75, 1.25))
+                continue
 
             # The informer and the writes log their errors.
             logger.info(
@@ -134,6 +148,7 @@ class LeaseWatch:
                 self._group,
                 self.problem,
             )
+            self._failing |= fails
 
     async def _pass_on(self, informer: SharedInformer) -> None:
         """Pass on the list in one step, and then each change.
@@ -159,12 +174,23 @@ class LeaseWatch:
             self._shown_seconds = min(2 * self._shown_seconds, _LONGEST_SECONDS)
             return True
 
-        # The backoff of an informer would keep the member out for up to a minute.
+        return False
+
+    def _fails(self) -> bool:
+        """Return True if attempts fail, and the next one would come too late.
+
+        The backoff of an informer would keep the member out for up to a minute.
+        """
         status, error = self._status(), self.problem
+        old = _now() - self._began > _PATIENCE_SECONDS
         if status is None or error is None or is_refusal(error):
+            self._failing &= not old
             return False
 
-        return status.failures >= _FAILURES and _now() - self._began > _PATIENCE_SECONDS
+        if failure_of(error) is Failure.UNREACHABLE:
+            return False  # tried each second
+
+        return self._failing or (old and status.failures >= _FAILURES)
 
     def _status(self) -> InformerStatus | None:
         return None if self._informer is None else self._informer.status

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aioinformer.controller.shards.agreement import Agreement
 from aioinformer.controller.shards.assignment import assign
 from aioinformer.controller.shards.commands import (
     Cancel,
@@ -97,8 +98,14 @@ class Member:
         self._view = GroupView(group, self.timing, ranges)
         self._outbox = Outbox(identity, self.timing)
         self._own = OwnLease(identity, self._blank, self.timing)
+        self._agreement = Agreement(self._blank)
         self._upkeep = Upkeep(
-            identity, self._blank, self._view, self._outbox, self.timing
+            identity,
+            self._blank,
+            self._view,
+            self._agreement,
+            self._outbox,
+            self.timing,
         )
         self._ranges = [RangeRecord() for _ in range(ranges)]
         self._dirty = True
@@ -148,7 +155,7 @@ class Member:
         else:
             self._view.see(lease, now)
             if lease.role is Role.FENCE:
-                self._fence_seen(lease)
+                self._fence_seen(lease, now)
             elif self._upkeep.created is None and self._own.is_mine(lease):
                 self._upkeep.created = now
 
@@ -164,6 +171,7 @@ class Member:
         """
         self._check_deadline(now)
         index = self._view.forget(name, now)
+        self._agreement.forget(name)
         if name == self._blank.group:
             self._upkeep.group_gone(now)
         elif name == self._own.name:
@@ -181,6 +189,7 @@ class Member:
         *,
         version: str = "",
         uid: str = "",
+        retry_after: float = 0.0,
     ) -> None:
         """Record the outcome of a write.
 
@@ -190,9 +199,10 @@ class Member:
             now: Current time.
             version: `resourceVersion` of the Lease after a create or an update.
             uid: Its uid.
+            retry_after: See `Outbox.answered`.
         """
         self._check_deadline(now)
-        if not self._outbox.answered(write, outcome, now):
+        if not self._outbox.answered(write, outcome, now, retry_after):
             return  # the watch was faster
 
         if outcome is Outcome.CONFLICT:
@@ -215,9 +225,17 @@ class Member:
             part.state = RangeState.RELEASING
         elif part.state in (RangeState.DRAINING, RangeState.STOPPING):
             # Requests of cancelled work may still arrive.
-            timing = self.timing
-            part.quiet = now + timing.flight * (1 + timing.clock_error)
+            part.quiet = now + self.timing.longest_flight
 
+        self._touch()
+
+    def decline(self, now: float, seconds: float) -> None:
+        """Ask for no range for a while, unless no other member can have it."""
+        self._check_deadline(now)
+        if now >= self._unable_until:
+            self._renew_at = now
+
+        self._unable_until = max(self._unable_until, now + seconds)
         self._touch()
 
     def leave(self, now: float) -> None:
@@ -234,17 +252,23 @@ class Member:
 
     def _agrees(self, lease: ShardLease, now: float) -> bool:
         """Return True if a Lease belongs to a group as this member's; or refuse to join."""
-        mine = self._blank
-        if lease.ranges == mine.ranges and lease.field == mine.field:
+        if self._agreement.see(lease, now):
             return True
 
-        begins = self.state is MemberState.JOINING and not self.epoch
-        if (lease.role is Role.GROUP or begins) and not self.refusal:
-            self.refusal = disagreement(mine, lease)
-            self.reason = "another number of ranges or another field"
-            self.leave(now)
+        if self.state is MemberState.JOINING and not self.epoch:
+            self._refuse(lease, now)
 
+        self._touch()
         return False
+
+    def _refuse(self, lease: ShardLease, now: float) -> None:
+        """Leave a group whose Lease differs."""
+        if self.refusal:
+            return
+
+        self.refusal = disagreement(self._blank, lease)
+        self.reason = "another number of ranges or another field"
+        self.leave(now)
 
     def _own_seen(self, lease: ShardLease, now: float) -> None:
         if self._own.see(lease):
@@ -398,14 +422,14 @@ class Member:
 
     # ------------------------------------------------------------ fences
 
-    def _fence_seen(self, lease: ShardLease) -> None:
+    def _fence_seen(self, lease: ShardLease, now: float) -> None:
         part = self._ranges[lease.index]
         newest = self._view.fence(lease.index)
         if newest is not lease:  # older than an answered write
             return
 
         if self._own.is_mine(lease):
-            part.until = None
+            part.keep(now)
         elif part.works:
             self._stop(lease.index)
 
@@ -444,7 +468,7 @@ class Member:
             if done and not write.lease.holder:
                 part.state = RangeState.NONE
         elif part.works and done and self._own.is_mine(write.lease):
-            part.until = None
+            part.keep(now)
             part.answered = now
 
     def _hold(self, index: int) -> None:
@@ -521,6 +545,9 @@ class Member:
             dirty, self._dirty = self._dirty, False
             self.next_due = math.inf
             dirty |= self._note_ends(now)
+            if (other := self._agreement.broken) is not None:
+                self._refuse(other, now)
+
             if self.state is MemberState.LOST:
                 self._rejoin(now)
 
@@ -779,6 +806,11 @@ class Member:
     def unowned(self) -> Mapping[int, float]:
         """Ranges without an owner, and the time since which that was seen."""
         return dict(self._unowned)
+
+    @property
+    def assigned(self) -> tuple[str, ...]:
+        """Identity of the member that each range should have; empty for none."""
+        return self._wanted
 
     @property
     def eligible(self) -> tuple[str, ...]:

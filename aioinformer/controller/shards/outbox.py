@@ -37,11 +37,13 @@ class _Retry:
         at: Time of its end.
         version: Version that it is for, or None for each.
         failures: Failures in succession.
+        since: Time of the first of them.
     """
 
     at: float
     version: str | None
     failures: int
+    since: float
 
 
 class Outbox:
@@ -107,8 +109,18 @@ class Outbox:
 
         return retry.at
 
-    def answered(self, write: Write, outcome: Outcome, now: float) -> bool:
-        """Record an answer; return False if the write is no longer waited for."""
+    def answered(
+        self, write: Write, outcome: Outcome, now: float, retry_after: float = 0.0
+    ) -> bool:
+        """Record an answer; return False if the write is no longer waited for.
+
+        Args:
+            write: Write that was sent.
+            outcome: Outcome, by the server's answer.
+            now: Current time.
+            retry_after: Pause in seconds that the server asks for, if it answered with an
+                error; 0 without an answer.
+        """
         name = write.lease.name
         if self.writes.get(name) is not write:
             return False
@@ -123,22 +135,31 @@ class Outbox:
             return True
 
         failures = 1 if before is None else before.failures + 1
+        since = now if before is None else before.since
         version, first = None, self._timing.retry_failed
         if outcome is Outcome.CONFLICT:
             # Only another state of the Lease makes another attempt useful.
             version, first = write.lease.version, self._timing.retry_period
             if before is not None and before.version != version:
-                failures = 1
+                failures, since = 1, now
 
+        longest, doubles = _LONGEST_PAUSE, True
         if write.lease.role is Role.MEMBER and write.lease.holder == self._identity:
-            # Until the deadline, each attempt counts. After it, none is urgent.
-            urgent = failures < self._timing.renew_deadline / self._timing.retry_failed
-            pause = first if urgent else self._timing.retry_period
-        else:
-            pause = max(first, min(first * 2 ** min(failures - 1, 10), _LONGEST_PAUSE))
+            # Until the deadline, each attempt counts, unless a server has refused it: it
+            # may be overloaded. After the deadline, none is urgent.
+            urgent = now - since < self._timing.renew_deadline
+            longest = self._timing.retry_period * (1.0 if urgent else 1.5)
+            doubles = retry_after > 0
+            if doubles:
+                first = longest / 2
 
-        at = now + pause * (0.75 + 0.5 * self.draw())
-        self._retry[name] = _Retry(at, version, failures)
+            if not urgent:
+                first = longest
+
+        pause = first * 2 ** min(failures - 1, 10) if doubles else first
+        pause = max(first, min(pause, longest)) * (0.75 + 0.5 * self.draw())
+        at = now + max(pause, min(retry_after, longest))
+        self._retry[name] = _Retry(at, version, failures, since)
         return True
 
     def forget_failures(self) -> None:

@@ -6,13 +6,14 @@ import asyncio
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 from aioinformer._tasks import Notifier, finish
 from aioinformer._user_code import guarded_logger, text_of
 from aioinformer.backoff import Failure, failure_of
 from aioinformer.controller.client import ElectionClient
 from aioinformer.controller.shards.clock import BootClock
+from aioinformer.controller.shards.idle_ranges import IdleRanges, listed
 from aioinformer.controller.shards.lease import (
     Role,
     ShardLease,
@@ -31,11 +32,11 @@ from aioinformer.controller.shards.member import (
     Write,
 )
 from aioinformer.controller.shards.status import ShardsStatus, range_statuses
-from aioinformer.errors import Conflict, NotFound, OptionsError
+from aioinformer.errors import ApiError, Conflict, NotFound, OptionsError
 from aioinformer.model.resources import LEASES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from aioinformer.client.client import Client
     from aioinformer.controller.event_recorder import EventRecorder
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["Replica"]
 
 logger: Final = guarded_logger(__name__)
+
+_INCOMPLETE: Final = "a controller or informer that shares them has ended"
 
 _CONCURRENT_WRITES: Final = 8
 """Fences that are written at the same time. Each write takes a connection."""
@@ -119,10 +122,15 @@ class Replica:
         self._before: dict[int, str] = {}
         # Versions that owners of each range have written, by resource.
         self._written: dict[int, dict[str, int]] = {}
+        # Times at which writes without an answer have arrived, or never will.
+        self._quiet_at: dict[int, float] = {}
         # Times since when this member lacks ranges that it should own, and is not live.
         self._missing: dict[int, float] = {}
-        # Times since when owned ranges are not worked on.
-        self._inactive_since: dict[int, float] = {}
+        self._idle = IdleRanges(self._timing)
+        # Most users that there were, since there was none.
+        self._most_users = 0
+        # Ranges that were reported, as nobody works on them.
+        self._reported: frozenset[int] = frozenset()
         self._apart_since = 0.0
         self._was_live = False
         # Errors of the last writes, by the names of the Leases, until these change.
@@ -166,6 +174,7 @@ class Replica:
     def status(self) -> ShardsStatus:
         """Return the state of the group."""
         member, now, problem = self._member, self._clock.now(), self._problem()
+        text = "" if problem is None else _text(problem)
         return ShardsStatus(
             name=self._name,
             identity=member.identity,
@@ -175,7 +184,7 @@ class Replica:
             inactive=self._inactive(now),
             members=member.eligible,
             ranges=range_statuses(member, self._name, self._leases, now),
-            problem="" if problem is None else _text(problem),
+            problem="; ".join(self._neglected(now).values()) or text,
         )
 
     def why_not_ready(self) -> str:
@@ -187,26 +196,47 @@ class Replica:
             return ""
 
         now, problem = self._clock.now(), self._problem()
-        late = now - self._apart_since > self._patience
+        late = now - self._apart_since > self._timing.patience
         away = problem is not None and failure_of(problem) is Failure.UNREACHABLE
-        missed = [it for it, at in self._missing.items() if now - at > self._patience]
+        missed = [
+            it for it, at in self._missing.items() if now - at > self._timing.patience
+        ]
         if not self._is_live and (not self._was_live or (late and not away)):
             text = self._member.reason or "has not joined the group yet"
         elif missed:
-            text = f"ranges are not taken: {_listed(missed)}"
-        elif idle := self._idle_for(self._patience, now):
-            reasons = dict.fromkeys(self._inactive(now)[it] for it in idle)
-            return f"ranges are owned but idle: {_listed(idle)}: {'; '.join(reasons)}"
+            text = f"ranges are not taken: {listed(missed)}"
         else:
-            return ""
+            self._idle.update(self._inactive(now), now)
+            return self._idle.why(now)
 
         return text if problem is None else f"{text}: {_text(problem)}"
 
-    @property
-    def _patience(self) -> float:
-        """Longest time in seconds for which a dead owner keeps a range."""
-        timing = self._timing
-        return timing.lease_duration / (1 - timing.clock_error) + timing.joining
+    def _neglected(self, now: float) -> dict[frozenset[int], str]:
+        """Return ranges that nobody works on for longer than a dead owner explains.
+
+        Values say since when, and why if this replica knows that.
+        """
+        found: dict[frozenset[int], str] = {}
+        if self._is_live:
+            unowned, group = self._member.unowned, self._name
+            late = {
+                it for it, at in unowned.items() if now - at > self._timing.patience
+            }
+            for taker in sorted({self._member.assigned[it] for it in late}):
+                numbers = {it for it in late if self._member.assigned[it] == taker}
+                longest = now - min(unowned[it] for it in numbers)
+                text = (
+                    f"ranges without an owner for {longest:.0f} s: {listed(numbers)} "
+                    f"(assigned to {taker or 'nobody'})"
+                )
+                refusals = (self._refusals.get(fence_name(group, it)) for it in numbers)
+                known = dict.fromkeys(_text(it) for it in refusals if it is not None)
+                found[frozenset(numbers)] = ": ".join([text, *list(known)[:1]])
+
+        if idle := self._idle.late(now):
+            found[frozenset(idle)] = self._idle.why(now)
+
+        return found
 
     @property
     def _is_live(self) -> bool:
@@ -237,11 +267,16 @@ class Replica:
         for user in self._users:
             found |= user.lacking()
 
-        return {it: found[it] for it in sorted(self._owned(now) & found.keys())}
+        owned = self._owned(now)
+        if self._lacks_users:
+            found |= dict.fromkeys(owned, _INCOMPLETE)
 
-    def _idle_for(self, seconds: float, now: float) -> list[int]:
-        since = self._inactive_since
-        return [it for it in self._inactive(now) if now - since.get(it, now) > seconds]
+        return {it: found[it] for it in sorted(owned & found.keys())}
+
+    @property
+    def _lacks_users(self) -> bool:
+        """True if a user has left while others go on."""
+        return len(self._users) < self._most_users and not self._stopping
 
     # ------------------------------------------------------------ run
 
@@ -404,8 +439,13 @@ class Replica:
         if self._ending:
             self.step()
 
-    def wrote(self, number: int, versions: Mapping[str, int]) -> None:
+    def wrote(
+        self, number: int, versions: Mapping[str, int], *, unanswered: bool = False
+    ) -> None:
         """Record versions that work on a range has written, by resource."""
+        if unanswered:
+            self._quiet_at[number] = self._clock.now() + self._timing.longest_flight
+
         known = self._written.setdefault(number, {})
         for name, version in versions.items():
             known[name] = max(version, known.get(name, 0))
@@ -421,6 +461,7 @@ class Replica:
 
     def _step_once(self, now: float) -> None:
         wanted = bool(self._users) and not self._stopping and self._failure is None
+        self._most_users = max(self._most_users, len(self._users)) if wanted else 0
         if not self._joined:
             if not wanted:
                 return
@@ -444,6 +485,12 @@ class Replica:
     def _perform(self, command: Command, now: float) -> None:
         match command:
             case Write():
+                if command.verb == "delete" and command.lease.role is Role.GROUP:
+                    self._metrics.problem(
+                        f"deleting Lease {command.lease.name}, as no member has its "
+                        f"{command.lease.ranges} ranges by {command.lease.field}"
+                    )
+
                 assert self._group is not None
                 task = self._group.create_task(self._write(self._member, command))
                 self._writes.add(task)
@@ -494,7 +541,10 @@ class Replica:
     def _note_ended(self, now: float) -> None:
         """Report the ranges whose work has ended to the member."""
         for number, cancelled in tuple(self._ending.items()):
-            if not any(user.busy(number) for user in self._users):
+            busy = any(user.busy(number) for user in self._users)
+            # After a cancellation, the member itself waits for that.
+            late = cancelled is None and now < self._quiet_at.get(number, now)
+            if not busy and not late:
                 del self._ending[number]
                 self._working.discard(number)
                 self._member.ended(number, now)
@@ -508,21 +558,27 @@ class Replica:
         group, me = self._name, self._member.identity
         before, self._before[number] = self._before.get(number, ""), me
         self._metrics.acquired(number, before)
-        name = fence_name(group, number)
-        fence = self._leases.get(name)
-        self._recorder.event(
-            {
-                "apiVersion": LEASES.api_version,
-                "kind": LEASES.kind,
-                "name": name,
-                "namespace": self._namespace,
-                "uid": fence.uid if fence else "",
-            },
+        self._record(
+            fence_name(group, number),
             "Normal",
             "RangeAcquired",
             f"{me} acquired range {number} of shards {group}, previously "
             f"{before or 'without an owner'}",
         )
+
+    def _record(
+        self, name: str, kind: Literal["Normal", "Warning"], reason: str, note: str
+    ) -> None:
+        """Record an Event about a Lease."""
+        lease = self._leases.get(name)
+        about = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "name": name,
+            "namespace": self._namespace,
+            "uid": lease.uid if lease else "",
+        }
+        self._recorder.event(about, kind, reason, note)
 
     def _note_state(self, now: float) -> None:
         """Report a change of the member's state."""
@@ -554,6 +610,7 @@ class Replica:
             self._end(OptionsError(f"shards {self._name}: {self._member.refusal}"))
 
         self._joined = self._leaving = False
+        self._idle = IdleRanges(self._timing)
         self._tell_ranges()
         self._state = None
         self._member = self._make_member()
@@ -569,8 +626,8 @@ class Replica:
         owned, unowned = self._owned(now), self._member.unowned
         lacking = self._member.wanted - owned if self._is_live else frozenset()
         self._missing = {it: self._missing.get(it, now) for it in lacking}
-        inactive, before = self._inactive(now), self._inactive_since
-        self._inactive_since = {it: before.get(it, now) for it in inactive}
+        inactive = self._inactive(now)
+        self._idle.update(inactive, now)
         since = min(unowned.values(), default=None)
         self._metrics.ranges(
             len(owned),
@@ -578,6 +635,27 @@ class Replica:
             len(unowned),
             None if since is None else now - since,
         )
+        self._report(now)
+        if self._is_live:
+            incomplete = _INCOMPLETE if self._lacks_users else ""
+            seconds = self._idle.seconds_to_decline(len(owned), now, incomplete)
+            if seconds:
+                self._member.decline(now, seconds)
+                self._again = True
+
+    def _report(self, now: float) -> None:
+        """Log once that nobody works on some ranges, and record an Event about it.
+
+        The Event comes from the replica that should take the ranges, or has them.
+        """
+        found = self._neglected(now)
+        numbers = frozenset[int]().union(*found)
+        new, self._reported = numbers - self._reported, numbers
+        for ranges, text in found.items():
+            if new & ranges:
+                self._metrics.problem(text)
+                if ranges & self._member.wanted:
+                    self._record(self._name, "Warning", "RangesNotWorkedOn", text)
 
     def _arm(self) -> None:
         """Have the next step taken when it is due.
@@ -591,10 +669,12 @@ class Replica:
 
         cancelled = [it for it in self._ending.values() if it is not None]
         overdue = min(cancelled, default=math.inf) + self._timing.stop
+        # Those in the past wait for work, which reports its end.
+        late = (self._quiet_at.get(it, 0.0) for it in self._ending)
+        quiet = min((it for it in late if it > self._clock.now()), default=math.inf)
         deadline = self._member.deadline
-        due = min(
-            self._member.next_due, overdue, math.inf if deadline is None else deadline
-        )
+        deadline = math.inf if deadline is None else deadline
+        due = min(self._member.next_due, overdue, quiet, deadline)
         if self._joined and due < math.inf:  # -inf: at once
             # Timers may fire a little early, and nothing would be due then.
             soon = self._clock.now() + _SHORTEST_SECONDS
@@ -605,7 +685,7 @@ class Replica:
     async def _write(self, member: Member, write: Write) -> None:
         """Send a write, and pass its outcome to the member that decided it."""
         outcome, lease = Outcome.NO_ANSWER, write.lease
-        version = uid = ""
+        version, uid, retry_after = "", "", 0.0
         try:
             async with asyncio.timeout(self._timing.retry_period):
                 if lease.role is Role.MEMBER and lease.holder == member.identity:
@@ -617,21 +697,34 @@ class Replica:
                         found = await self._send(write)
 
             outcome = Outcome.OK
+            self._refusals.pop(lease.name, None)
             if found is not None:
                 version, uid = found.resource_version, found.uid
         except (Conflict, NotFound) as exc:
             gone = write.verb == "delete" and isinstance(exc, NotFound)
             outcome = Outcome.OK if gone else Outcome.CONFLICT
+            self._refusals.pop(lease.name, None)
+            if write.verb == "create":  # it may be one that the watch never shows
+                self._refusals[lease.name] = exc
         except Exception as exc:  # noqa: BLE001 - logged, and retried by the member
             self._refusals[lease.name] = exc
+            if isinstance(exc, ApiError):
+                retry_after = exc.retry_after or self._timing.retry_failed
+
             what = f"{write.verb} Lease {lease.name}"
             self._metrics.failed(what, exc, self._clock.now())
 
         if outcome is not Outcome.NO_ANSWER:
-            self._refusals.pop(lease.name, None)
             self._watch.answered(lease.name, lease.version)
 
-        member.answered(write, outcome, self._clock.now(), version=version, uid=uid)
+        member.answered(
+            write,
+            outcome,
+            self._clock.now(),
+            version=version,
+            uid=uid,
+            retry_after=retry_after,
+        )
         self.step()
 
     async def _send(self, write: Write) -> KubeObject | None:
@@ -650,10 +743,6 @@ class Replica:
                 return None
             case _:
                 assert_never(write.verb)
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(numbers)))
 
 
 def _text(problem: Exception) -> str:

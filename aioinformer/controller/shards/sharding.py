@@ -18,9 +18,10 @@ from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from aioinformer.client.client import Client
+    from aioinformer.controller.pending_writes import PendingWrites
     from aioinformer.controller.reconcile import ReconcileRequest
     from aioinformer.controller.shards.shards import Shards
     from aioinformer.controller.source import Source
@@ -305,22 +306,22 @@ class Sharding:
             del self._in_work[number]
             self.shards.work_ended()
 
-    def wrote(self, number: int, newest: Mapping[SharedInformer, int]) -> None:
+    def wrote(self, number: int, writes: PendingWrites) -> None:
         """Record what work on a range has written, for its next owner.
 
         Args:
             number: Range.
-            newest: Newest versions; 0 if unknown.
+            writes: Writes of the work.
         """
         versions: dict[str, int] = {}
-        for informer, version in newest.items():
+        for informer, version in writes.newest.items():
             # It shows the work, if that has not run into a timeout.
             shown = version_number(informer.store.resource_version)
             if (resource := informer.resource) is not None:
                 versions[name_of(resource)] = max(version, shown)
 
-        if versions:
-            self.shards.wrote(number, versions)
+        if versions or writes.unanswered:
+            self.shards.wrote(number, versions, unanswered=writes.unanswered)
 
     def fence(self, number: int) -> RangeFence:
         """Return the check of each write of a reconcile or daemon."""

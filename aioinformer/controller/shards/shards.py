@@ -253,8 +253,8 @@ class Shards(Lifecycle):
 
         It does once it has joined the group, unless a range that it should own is not
         taken for longer than a dead owner explains, or is owned as long while an
-        informer cannot list its objects. An outage of the API server is no reason.
-        Without users, it has no part.
+        informer cannot list its objects, or a user has ended before the others. An
+        outage of the API server is no reason. Without users, it has no part.
         """
         if self._failure is not None:
             return text_of(self._failure, repr)
@@ -299,7 +299,8 @@ class Shards(Lifecycle):
     def leave(self, user: ShardUser) -> None:
         """Remove a user, whose work has ended. Idempotent.
 
-        After the last one, this replica leaves the group.
+        After the last one, this replica leaves the group. While others stay, nobody works
+        for this one, so the ranges move to other replicas after half a minute.
         """
         if user in self._users:
             self._users.remove(user)
@@ -311,7 +312,9 @@ class Shards(Lifecycle):
         if self._replica is not None:
             self._replica.work_ended()
 
-    def wrote(self, number: int, versions: Mapping[str, int]) -> None:
+    def wrote(
+        self, number: int, versions: Mapping[str, int], *, unanswered: bool = False
+    ) -> None:
         """Record versions that work on a range has written. Users call it.
 
         The next owner begins when its informers have them.
@@ -319,9 +322,11 @@ class Shards(Lifecycle):
         Args:
             number: Number of the range.
             versions: Resource versions by resource, such as `deployments.apps`.
+            unanswered: True if a write may still arrive. The range is not given away
+                before that.
         """
         if self._replica is not None:
-            self._replica.wrote(number, versions)
+            self._replica.wrote(number, versions, unanswered=unanswered)
 
     def written(self, number: int) -> Mapping[str, int]:
         """Return the versions that owners of a range have written, by resource.

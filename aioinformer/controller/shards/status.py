@@ -51,7 +51,8 @@ class ShardsStatus:
             informer has not listed their objects, with the reasons.
         members: Identities of the replicas that may own ranges.
         ranges: State of all ranges, by number.
-        problem: Last error of a request for Leases; empty after a success.
+        problem: Ranges that nobody has worked on for longer than a dead owner explains, or
+            else the last error of a request for Leases; empty if all is well.
     """
 
     name: str

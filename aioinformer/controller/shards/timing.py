@@ -90,6 +90,16 @@ class ShardTiming:
         return self.lease_duration / (1 + self.clock_error)
 
     @property
+    def patience(self) -> float:
+        """Longest time for which a dead owner keeps a range."""
+        return self.lease_duration / (1 - self.clock_error) + self.joining
+
+    @property
+    def longest_flight(self) -> float:
+        """Time after which nothing that was sent can arrive, by a clock that is fast."""
+        return self.flight * (1 + self.clock_error)
+
+    @property
     def retry_failed(self) -> float:
         """Pause after a write that failed, without jitter."""
         return self.retry_period / 3

@@ -11,6 +11,7 @@ from aioinformer.controller.shards.lease import Flag, Role, ShardLease, member_n
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from aioinformer.controller.shards.agreement import Agreement
     from aioinformer.controller.shards.outbox import Outbox
     from aioinformer.controller.shards.own_lease import OwnLease
     from aioinformer.controller.shards.timing import ShardTiming
@@ -30,6 +31,7 @@ class Upkeep:
         identity: Identity of the member.
         blank: Lease with the fields that all Leases of the group share.
         view: Leases that the member has seen.
+        agreement: Leases with another number of ranges.
         outbox: Writes of the member.
         timing: Durations of the group.
     """
@@ -39,6 +41,7 @@ class Upkeep:
         identity: str,
         blank: ShardLease,
         view: GroupView,
+        agreement: Agreement,
         outbox: Outbox,
         timing: ShardTiming,
     ) -> None:
@@ -47,6 +50,7 @@ class Upkeep:
         self._identity = identity
         self._blank = blank
         self._view = view
+        self._agreement = agreement
         self._outbox = outbox
         self._timing = timing
         self._name = member_name(blank.group, identity)
@@ -67,6 +71,7 @@ class Upkeep:
     ) -> float:
         """Write what is due, and return when to ask again."""
         again = self._create_group(now, wall, own.epoch, others)
+        again = min(again, self._delete_record(now, others))
         again = min(again, self._end_silent(now, wall, others))
         self._delete_abandoned(now, others)
         if own.echo is not None:
@@ -118,6 +123,22 @@ class Upkeep:
             renewed=stamp,
         )
         self._outbox.write(group, None, now)
+        return math.inf
+
+    def _delete_record(self, now: float, others: list[str]) -> float:
+        """Delete a Lease of the group that fits no member; return when to ask again."""
+        if self._agreement.record is None:
+            return math.inf
+
+        lease, seen = self._agreement.record
+        # By then, members that it fits would have renewed their Leases.
+        at = seen + 2 * self._timing.retry_period
+        at += self._view.pause(lease.name, self._identity, others)
+        at = max(at, self._outbox.may_write_at(lease.name, lease))
+        if now < at:
+            return at
+
+        self._outbox.write(lease, lease, now, verb="delete")
         return math.inf
 
     # ------------------------------------------------------------ dead members

@@ -17,6 +17,7 @@ from aioinformer.controller.shards.lease import (
     fence_name,
     member_name,
 )
+from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
     from aioinformer.controller.shards.timing import ShardTiming
@@ -140,7 +141,7 @@ class GroupView:
     @staticmethod
     def is_newer(one: ShardLease, other: ShardLease) -> bool:
         """Return True if a Lease has a later version than another state of it."""
-        return int(one.version) > int(other.version)
+        return version_number(one.version) > version_number(other.version)
 
     def shown(self, lease: ShardLease) -> ShardLease | None:
         """Return what the watch has shown of a Lease."""

@@ -92,6 +92,13 @@ def test_flags_of_a_later_version_are_ignored() -> None:
     assert _read(body).flags == {Flag.OWNER}
 
 
+def test_lease_whose_version_is_no_number_is_refused() -> None:
+    body = LEASES[0].body()
+    body["metadata"]["resourceVersion"] = "opaque"
+    with pytest.raises(DecodeError, match=r"'opaque', which is no number"):
+        _read(body)
+
+
 def test_lease_of_an_unknown_field_is_refused() -> None:
     body = LEASES[0].body()
     body["metadata"]["annotations"]["aioinformer.dev/shard-field"] = "name"

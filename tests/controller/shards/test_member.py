@@ -131,6 +131,27 @@ def test_live_member_ignores_a_newcomer_with_another_number_of_ranges() -> None:
     assert driver.member.held == {0, 1}
 
 
+def test_live_member_replaces_a_record_of_the_group_that_nobody_else_has() -> None:
+    driver = alone()
+    put(driver.server, Role.GROUP, "script", 1, ranges=4)
+    renewing(driver, 12)
+    assert state_of(driver) is MemberState.LIVE
+    assert driver.member.held
+    assert driver.server.leases["sites"].ranges == 2
+
+
+def test_live_member_leaves_a_group_whose_record_and_members_differ() -> None:
+    driver = alone()
+    put(driver.server, Role.GROUP, "b", 1, ranges=4)
+    driver.run(1)
+    assert not driver.member.refusal
+    put(driver.server, Role.MEMBER, "b", 1, ranges=4)
+    driver.run(20)
+    assert "has 4 ranges by uid" in driver.member.refusal
+    assert state_of(driver) is MemberState.LEFT
+    assert driver.server.leases["sites"].ranges == 4
+
+
 def test_member_waits_while_another_process_has_its_identity() -> None:
     server = LeaseServer()
     put(server, Role.GROUP, "a", 1)
@@ -576,6 +597,35 @@ def test_range_whose_deleted_fence_cannot_be_created_ends_at_its_old_deadline() 
     assert driver.member.owns(0, driver.now)  # renewals were shown meanwhile
     assert not driver.member.owns(1, driver.now)
     assert driver.told[-1] == Cancel(1)
+
+
+@pytest.mark.parametrize("news", ["answer", "sight"])
+def test_fence_that_is_created_after_the_old_deadline_starts_the_range_anew(
+    news: str,
+) -> None:
+    driver = alone()
+    driver.answers = False
+    driver.server.delete("sites-range-01")
+    driver.watch()
+    deadline = driver.member.deadline
+    assert deadline is not None
+    while driver.now < deadline - 0.2:
+        driver.run(0.1)
+        driver.answer_own()
+
+    (write,) = driver.writes
+    driver.now = deadline + 0.01  # before the next step
+    outcome, version, uid = driver.server.write(write)
+    if news == "answer":
+        driver.member.answered(write, outcome, driver.now, version=version, uid=uid)
+    else:
+        driver.watch()
+
+    assert not driver.member.owns(1, driver.now)
+    driver.answers = True
+    driver.run(5)
+    assert driver.member.owns(1, driver.now)
+    assert driver.told[-2:] == [Cancel(1), Start(1)]
 
 
 def test_deletion_that_only_a_list_shows_ends_the_work() -> None:

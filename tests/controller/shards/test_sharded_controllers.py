@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,13 +13,14 @@ from shards_helpers import now
 
 from aioinformer import Controller, Manager, SharedInformerFactory
 from aioinformer.controller import Result, ShardedInformer, set_controller_reference
+from aioinformer.controller.shards.replica import Replica
 from aioinformer.controller.shards.shards import Shards
 from aioinformer.errors import LeadershipLost, OptionsError
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import CONFIG_MAPS, SECRETS
 from aioinformer.model.shards import hash_of
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Refuse
+from aioinformer.testing.faults import Delay, Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -253,6 +254,48 @@ async def test_work_that_outlives_the_drain_is_cancelled_and_done_by_the_new_own
             assert all("b" in fleet.done[key] for key in fleet.keys("b"))
             assert set(fleet.cancelled) <= fleet.keys("b")
             assert fleet.cancelled
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_range_moves_when_writes_without_an_answer_have_arrived(
+    server: APIServer, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """Without that rule, the next owner begins at once."""
+    if not waits:
+        real = Replica.wrote
+
+        def wrote(self: Replica, number: int, versions: Any, **_: Any) -> None:
+            real(self, number, versions)
+
+        monkeypatch.setattr(Replica, "wrote", wrote)
+
+    last, gaps = dict[str, tuple[str, float]](), list[float]()
+    server.faults.add(Delay(seconds=30, verb="create", resource="secrets", times=None))
+
+    def reconcile_as(name: str) -> Any:
+        async def reconcile(request: ReconcileRequest, ctx: Context) -> Result:
+            before = last.get(request.key, (name, 0.0))
+            if before[0] != name:
+                gaps.append(now() - before[1])
+
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await ctx.client.create(SECRETS, config_map("it"))
+
+            last[request.key] = name, now()
+            return Result(requeue_after=0.05)
+
+        return reconcile
+
+    fleet = Fleet(server)
+    async with fleet.replica("a", reconcile=reconcile_as("a")):
+        await fleet.balanced()
+        async with fleet.replica("b", reconcile=reconcile_as("b")):
+            await fleet.balanced()
+            await asyncio.sleep(1)
+
+    assert gaps
+    assert (min(gaps) >= 1.0) is waits
 
 
 async def test_retries_and_requeues_end_with_their_range(server: APIServer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -293,11 +294,11 @@ async def test_range_that_is_not_taken_makes_a_replica_not_ready(
     async with cluster.replica("b") as b:
         await asyncio.sleep(60)
         assert b.shards.status().unowned == (3,)
-        assert b.shards.why_not_ready() == "ranges are not taken: 3"
+        assert b.shards.why_not_ready().startswith("ranges are not taken: 3: 409")
 
 
-async def test_range_that_nobody_can_take_moves_no_other(
-    server: APIServer, cluster: Cluster
+async def test_range_that_nobody_can_take_is_reported_and_moves_no_other(
+    server: APIServer, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster.replicas_named("a", "b", "c") as works:
         await cluster.balanced()
@@ -312,8 +313,21 @@ async def test_range_that_nobody_can_take_moves_no_other(
         for work in works:
             assert work.shards.status().unowned == (7,)
 
-        reasons = {it.shards.why_not_ready() for it in works}
-        assert reasons == {"", "ranges are not taken: 7"}
+        (taker,) = [it for it in works if it.shards.why_not_ready()]
+        assert taker.shards.why_not_ready().startswith("ranges are not taken: 7: 409")
+        assert "already exists" in taker.shards.why_not_ready()
+        texts = [it for it in caplog.messages if "without an owner for 3" in it]
+        assert len(texts) == 3
+        name = taker.shards.identity
+        assert all(f"s: 7 (assigned to {name})" in it for it in texts)
+        assert sum("already exists" in it for it in texts) == 1
+        for work in works:
+            problem = work.shards.status().problem
+            assert re.match(r"ranges without an owner for \d+ s: 7 \(assigned", problem)
+
+        events = [it for it in server.objects(EVENTS) if it["type"] == "Warning"]
+        assert [it["reason"] for it in events] == ["RangesNotWorkedOn"]
+        assert events[0]["regarding"]["name"] == "sites"
 
 
 async def test_invalid_lease_is_ignored(

@@ -79,6 +79,23 @@ def test_simulated_fence_that_nobody_can_write_moves_no_other_range() -> None:
     assert None not in world.takers
 
 
+def test_simulated_refusal_of_all_writes_is_met_by_8_requests_a_second() -> None:
+    world = Simulation(1, error=0.0)
+    world.run(60)
+    before = world.server.requests
+    world.server.refused = set(world.server.leases)
+    counts = []
+    for end in range(70, 130, 10):
+        world.run(end)
+        counts.append((world.server.requests - before) / 10)
+        before = world.server.requests
+
+    assert max(counts) <= 8, counts
+    world.server.refused.clear()
+    world.run(140)
+    assert None not in world.takers
+
+
 @pytest.mark.parametrize("refused", ["fences", "all"])
 def test_simulated_refusals_cause_no_storm_of_requests(refused: str) -> None:
     world = Simulation(1, error=0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aioinformer import Client, Shards
 from aioinformer.controller.shards.timing import ShardTiming
 from aioinformer.errors import OptionsError
 
@@ -12,6 +13,10 @@ def test_default_durations_keep_owners_apart() -> None:
     timing = ShardTiming()
     assert timing.longest_work == pytest.approx(16.0)
     assert timing.shortest_wait == pytest.approx(16.67, abs=0.01)
+
+
+def test_shards_have_the_default_durations() -> None:
+    assert Shards("sites", Client.from_url("http://localhost")).timing == ShardTiming()
 
 
 def test_durations_of_an_election_are_refused_with_the_sum() -> None:
