@@ -102,6 +102,11 @@ class LoopBudget:
 
         return budget
 
+    @staticmethod
+    def statistics_of(loop: asyncio.AbstractEventLoop) -> BudgetStatistics:
+        """Return the statistics of a loop. May be called from any thread."""
+        return (_BUDGETS.get(loop) or LoopBudget()).statistics()
+
     def over(self) -> bool:
         """Return True when the slice is used up: `await start()` before continuing."""
         return perf_counter() > self.deadline

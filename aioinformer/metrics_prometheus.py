@@ -31,6 +31,8 @@ _DECADES = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0)
 _REQUESTS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 # Watches last 5 to 10 minutes by default.
 _WATCHES = (1.0, 5.0, 15.0, 60.0, 120.0, 300.0, 450.0, 600.0, 900.0, 1800.0)
+# From an idle loop to handlers that are minutes behind.
+_LATENCIES = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 120.0)
 _ITEMS = (0.0, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 # Defaults of prometheus-client.
 _USUAL = (
@@ -80,15 +82,43 @@ _HELP = {
     "aioinformer_cache_writer": _Help(
         "1 in the process that writes a shared cache, else 0."
     ),
+    "aioinformer_handler_latency_seconds": _Help(
+        "Time from the arrival of events until a handler has processed them.",
+        _LATENCIES,
+    ),
+    "aioinformer_handler_queued_items": _Help("Notifications queued for a handler."),
     "aioinformer_informer_age_seconds": _Help(
         "Maximum staleness of the cache; +Inf before the first list."
+    ),
+    "aioinformer_informer_held_bytes": _Help(
+        "Bytes of the bodies in the cache, as they are held."
+    ),
+    "aioinformer_informer_json_bytes": _Help(
+        "Bytes of JSON of the bodies in the cache."
+    ),
+    "aioinformer_informer_latency_seconds": _Help(
+        "Time from the arrival of events until they are in the cache.", _LATENCIES
     ),
     "aioinformer_informer_objects": _Help("Objects in the cache."),
     "aioinformer_informer_synced": _Help("1 once the cache is complete, else 0."),
     "aioinformer_leader_overruns_total": _Help(
         "Times that a leader's work outlived its Lease."
     ),
+    "aioinformer_loop_longest_slice_seconds": _Help(
+        "Duration of the longest slice of heavy work on the event loop."
+    ),
+    "aioinformer_loop_slices": _Help("Slices of heavy work on the event loop."),
+    "aioinformer_loop_stalls": _Help(
+        "Slices of heavy work that held the event loop for over 10 ms."
+    ),
+    "aioinformer_loop_waiting_tasks": _Help("Tasks that wait for a slice."),
     "aioinformer_reflector_failures_total": _Help("Lists and watches that failed."),
+    "aioinformer_reflector_relists_total": _Help(
+        "Lists that follow a watch, by reason."
+    ),
+    "aioinformer_reflector_watch_restarts_total": _Help(
+        "Watches that follow a watch, by reason."
+    ),
     "aioinformer_reconcile_storms": _Help("Keys that are slowed down in a storm."),
     "aioinformer_reconcile_storms_total": _Help("Reconcile storms, by cause."),
     "aioinformer_shard_active_ranges": _Help(
@@ -130,6 +160,9 @@ _HELP = {
         "Duration of applying a batch of changes.", _REQUESTS
     ),
     "informer_queued_items": _Help("Changes waiting to be applied."),
+    "informer_store_resource_version": _Help(
+        "Last 15 digits of the version of the cache."
+    ),
     "leader_election_master_status": _Help("1 while this replica leads, else 0."),
     "leader_election_slowpath_total": _Help("Renewals that had to read the Lease."),
     "reflector_items_per_list": _Help("Objects in each list.", _ITEMS),

@@ -180,7 +180,13 @@ async def test_gauges_show_sync_age_and_objects_when_read(
 
     page = Page([thing("a"), thing("b")], version=5)
     pods = pods_of(page, watches=(Stream(),), metrics=PrometheusSink(registry))
-    assert gauges() == {"synced": 0, "objects": 0, "age_seconds": float("inf")}
+    assert gauges() == {
+        "synced": 0,
+        "objects": 0,
+        "age_seconds": float("inf"),
+        "held_bytes": 0,
+        "json_bytes": 0,
+    }
 
     async with running(pods.run()):
         await pods.wait_synced(timeout=30)

@@ -5,7 +5,6 @@ Most informers have one source. An informer of several namespaces has one per na
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -244,7 +243,6 @@ class NamespaceSources:
         sources: At least one source.
         indexer: Store that the sources fill.
         run_state: State of the informer's run.
-        metrics: Sink of the informer; see `report`.
     """
 
     def __init__(
@@ -253,7 +251,6 @@ class NamespaceSources:
         sources: tuple[Source, ...],
         indexer: Indexer[KubeObject],
         run_state: RunState,
-        metrics: ScopedSink,
     ) -> None:
         self.name = name
         self.all = sources
@@ -265,9 +262,6 @@ class NamespaceSources:
             for source in sources
             if source.namespace is not None
         }
-        self._metrics = GuardedSink(metrics, name, name=name)
-        # Last, as the sink may call it at once.
-        metrics.before_reads(self.report)
 
     def __repr__(self) -> str:
         return f"<NamespaceSources {self.name} {len(self.all)}>"
@@ -407,30 +401,6 @@ class NamespaceSources:
             for namespace, source in self._by_namespace.items()
         }
         return combined(statuses, self._indexer.resource_version)
-
-    def report(self) -> None:
-        """Set the gauges of the informer. May be called from any thread.
-
-        A `CollectingSink` calls it before each read, so the gauges cost nothing in
-        between. Other sinks do not get them.
-        """
-        status, gauge = self.status(), self._metrics.gauge
-        gauge("aioinformer_informer_synced", status.synced)
-        gauge("aioinformer_informer_objects", len(self._indexer))
-        age = math.inf if status.age is None else status.age
-        gauge("aioinformer_informer_age_seconds", age)
-        if (cache := status.cache) is not None:
-            silent = math.inf if cache.heartbeat_age is None else cache.heartbeat_age
-            gauge("aioinformer_cache_writer", cache.role == "writer")
-            gauge("aioinformer_cache_in_memory", cache.role == "memory")
-            gauge("aioinformer_cache_heartbeat_seconds", silent)
-            gauge("aioinformer_cache_lag_entries", cache.behind)
-            gauge("aioinformer_cache_readers", cache.readers)
-            stalled = len(cache.stalled_readers)
-            gauge("aioinformer_cache_stalled_readers", stalled)
-            gauge("aioinformer_cache_takeovers", max(0, cache.writers_so_far - 1))
-            gauge("aioinformer_cache_journal_entries", cache.journal_entries)
-            gauge("aioinformer_cache_bytes", cache.size)
 
     def describe(self, sources: Sequence[Source] | None = None) -> str:
         """Return phase and failures of some sources, or all, in one line.

@@ -24,6 +24,7 @@ from aioinformer.informer.handlers.listener import Listener
 from aioinformer.informer.handlers.processor import Processor
 from aioinformer.informer.handlers.registration import AHEAD, Events, Registration
 from aioinformer.informer.handlers.resync import ListOncePerTurn, Resync, resync_seconds
+from aioinformer.informer.informer_metrics import InformerMetrics
 from aioinformer.informer.lifecycle import RunState, run_tasks
 from aioinformer.informer.lister import BodyJoiner, Lister
 from aioinformer.informer.listwatch.interface import ReflectorOptions
@@ -217,6 +218,13 @@ class SharedInformer:
             name,
             sources(reflector) if self._cached is None else (self._cached,),
             self._indexer,
+            self._run_state,
+        )
+        self._gauges = InformerMetrics(
+            name,
+            self._sources,
+            self._indexer,
+            self._processor,
             self._run_state,
             self._metrics,
         )

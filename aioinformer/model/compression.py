@@ -159,6 +159,11 @@ class Codec:
         self._idle.append(decompressor)
         return raw
 
+    def size_of(self, body: bytes) -> int:
+        """Return the size of a body before its compression, which its head has."""
+        size: int = self._zstandard.frame_content_size(body)
+        return size
+
 
 class Compressor:
     """Compressor of bodies, for one thread at a time.

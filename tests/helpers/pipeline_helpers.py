@@ -62,9 +62,9 @@ class Rig:
         self._publish = self.processor.publish
         self.processor.publish = self._count  # type: ignore[method-assign]
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: Batch, arrived: float | None = None) -> None:
         self.steps += 1
-        self._publish(batch)
+        self._publish(batch, arrived)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

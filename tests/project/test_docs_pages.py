@@ -237,7 +237,7 @@ async def test_doctor_prints_the_documented_output(tmp_path: Path) -> None:
 
 
 def test_documented_metrics_exist() -> None:
-    rows = re.findall(r"^\| `(\w+)` \|", TEXTS["docs/production.md"], re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|", TEXTS["docs/metrics.md"], re.MULTILINE)
     source = "".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / "aioinformer").rglob("*.py")

@@ -524,7 +524,7 @@ class JournalPublisher:
 
         return ()
 
-    def publish(self, batch: Batch) -> None:
+    def publish(self, batch: Batch, arrived: float | None = None) -> None:
         """Append a batch and what was prepared, in a step of the store."""
         self._journal.append(event for event in batch if event is not None)
         self._wake_soon()

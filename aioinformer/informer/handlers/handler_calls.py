@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.informer.handlers.error_reporter import LogLimit
-from aioinformer.metrics import NULL_SINK, ScopedSink
+from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
 from aioinformer.model.callables import check_ran
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ LONG_CALL_SECONDS = 60.0
 QUIET_SECONDS = 600.0
 """Seconds between warnings about long calls of one handler. If the oldest notification
 was queued more than this after a warning, the handler is in a new slow period."""
+
+
+_BLOCKING = "aioinformer_blocking_calls_total"
+_DEPTH = "aioinformer_handler_queued_items"
+_LATENCY = "aioinformer_handler_latency_seconds"
 
 
 class TimedCoroutine:
@@ -226,7 +231,12 @@ class HandlerMonitor:
     Args:
         name: Name of the handler.
         inbox: Queued notifications of the handler.
-        metrics: Sink of `aioinformer_blocking_calls_total`, by handler.
+        metrics: Sink of `aioinformer_blocking_calls_total`,
+            `aioinformer_handler_queued_items` and
+            `aioinformer_handler_latency_seconds`, by handler. The latency is the time
+            from the arrival of a batch of events, decoded, until the handler has
+            processed it. It begins when the handler's queue gets them, if they come
+            from a list, or from a store on disk.
     """
 
     def __init__(
@@ -234,7 +244,10 @@ class HandlerMonitor:
     ) -> None:
         self._name = name
         self._inbox = inbox
-        self._metrics = ScopedSink(metrics, f"handler {name}")
+        self._scope = ScopedSink(metrics, f"handler {name}")
+        self.metrics: GuardedSink = GuardedSink(
+            self._scope, f"handler {name}", handler=name
+        )
         self._limit = LogLimit()
         # Number of notifications for the next warning, and the time of the last one.
         self._high_water = HIGH_WATER
@@ -263,11 +276,22 @@ class HandlerMonitor:
                 age,
             )
 
+    # ------------------------------------------------------------ measurements
+
+    def delivered(self) -> None:
+        """Record that the batch that was taken last is processed."""
+        seconds = asyncio.get_running_loop().time() - self._inbox.taken_since
+        self.metrics.observe(_LATENCY, seconds)
+
+    def measure_depth(self, depth: int) -> None:
+        """Set the number of queued notifications. May be called from any thread."""
+        self.metrics.gauge(_DEPTH, depth)
+
     # ------------------------------------------------------------ blocking calls
 
     def blocked(self, seconds: float) -> None:
         """Record a step that blocked the loop for more than `BLOCKING_SECONDS`."""
-        self._count_blocking()
+        self.metrics.count(_BLOCKING)
         verdict = self._limit.note(asyncio.get_running_loop().time())
         if verdict.each:
             logger.warning(
@@ -283,13 +307,6 @@ class HandlerMonitor:
                 self._name,
                 count,
             )
-
-    def _count_blocking(self) -> None:
-        name = "aioinformer_blocking_calls_total"
-        try:
-            self._metrics.count(name, 1.0, handler=self._name)
-        except user_errors():  # logged and dropped
-            logger.exception("handler %s: the metrics sink failed", self._name)
 
     # ------------------------------------------------------------ long calls
 
@@ -310,7 +327,11 @@ class HandlerMonitor:
 
     def forget_metrics(self) -> None:
         """Make the sink drop the series of the handler."""
-        self._metrics.end()
+        for name in (_BLOCKING, _DEPTH, _LATENCY):
+            # Another handler of the name may have begun the series.
+            self._scope.forget(name, handler=self._name)
+
+        self._scope.end()
 
     def _check(self) -> None:
         self._timer = None

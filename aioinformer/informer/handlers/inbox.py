@@ -61,6 +61,8 @@ class Inbox:
     def __init__(self) -> None:
         self._queue: asyncio.Queue[tuple[float, Batch] | None] = asyncio.Queue()
         self._oldest = 0.0
+        self.taken_since: float = 0.0
+        """Time of the oldest notification in the last batch that was taken out."""
         # Invariant: 0 <= delivered <= queued.
         self.queued: int = 0
         """Number of notifications put so far."""
@@ -90,7 +92,12 @@ class Inbox:
         return self._oldest
 
     def put(self, batch: Batch, now: float) -> None:
-        """Add a batch that is not empty."""
+        """Add a batch that is not empty.
+
+        Args:
+            batch: Notifications.
+            now: Time on the loop's clock, or that of their arrival if it is measured.
+        """
         if self.queued == self.delivered:
             self._oldest = now
 
@@ -107,6 +114,7 @@ class Inbox:
             return ()
 
         self._oldest, batch = entry
+        self.taken_since = self._oldest
         return batch
 
     async def take(self) -> Iterable[Notification | None]:
@@ -122,6 +130,7 @@ class Inbox:
             return ()
 
         self._oldest, batch = entry
+        self.taken_since = self._oldest
         return batch
 
     def clear(self) -> None:
@@ -309,6 +318,9 @@ class CoalescingInbox(Inbox):
                 break
 
             number, (since, event) = self._merged.popitem(last=False)
+            if not count:
+                self.taken_since: float = since
+
             key = object_of(event).key
             if self._latest.get(key) == number:
                 del self._latest[key]

@@ -50,7 +50,7 @@ class Listener:
         options: Options of the handler. Only `filter`, `coalesce` and `thread` are
             used.
         resync: Resync timer; None for no resyncs.
-        metrics: Sink of `aioinformer_blocking_calls_total`.
+        metrics: Sink of the measurements; see `HandlerMonitor`.
     """
 
     def __init__(
@@ -228,6 +228,13 @@ class Listener:
 
         self._notify()
 
+    def measure_depth(self, depth: int) -> None:
+        """Set the number of notifications queued for all handlers of its name.
+
+        May be called from any thread.
+        """
+        self._monitor.measure_depth(depth)
+
     def forget_metrics(self) -> None:
         """Make the metrics sink drop the series of this handler."""
         self._monitor.forget_metrics()
@@ -255,7 +262,7 @@ class Listener:
             self.end()
 
     async def _deliver(self, calls: HandlerCalls, budget: LoopBudget) -> None:
-        inbox = self._inbox
+        inbox, metrics = self._inbox, self._monitor.metrics
         while not self._closed:
             batch: Iterable[Any] | None = await inbox.take()
             await budget.start()
@@ -264,6 +271,9 @@ class Listener:
                     batch = self._through_stages(batch)
 
                 await self._call_each(batch, calls, budget)
+                if metrics.enabled and not self._closed:
+                    self._monitor.delivered()
+
                 self._notify()
                 batch = inbox.take_now()
 

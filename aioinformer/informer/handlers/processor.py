@@ -91,11 +91,21 @@ class Processor:
             if not (self._tasks.running or self._ended):
                 self._end(listener)  # no task of the listener will do so
 
-    def publish(self, batch: Batch) -> None:
+    def publish(self, batch: Batch, arrived: float | None = None) -> None:
         """Queue a batch for all listeners; it must not be changed."""
-        now = asyncio.get_running_loop().time()
+        since = asyncio.get_running_loop().time() if arrived is None else arrived
         for listener in self._listeners:
-            listener.put(batch, now)
+            listener.put(batch, since)
+
+    def report(self) -> None:
+        """Measure the queues of the listeners. May be called from any thread."""
+        depths: dict[str, int] = {}
+        for listener in self.listeners:
+            depths[listener.name] = depths.get(listener.name, 0) + listener.depth
+
+        for listener in self.listeners:
+            if listener.name in depths:
+                listener.measure_depth(depths.pop(listener.name))
 
     def publish_list(self, objects: Mapping[str, KubeObject], *, initial: bool) -> None:
         """Queue `Added` notifications of all objects for all listeners."""

@@ -555,6 +555,7 @@ class Reflector:
         """Advance the machine, perform its actions, and return the new phase."""
         before = self._phase
         self._phase, actions = advance(before, outcome)
+        self._stats.metrics.advanced(before, outcome, self._phase)
         if _accepted(outcome) and self._backoff.lasted(_now()):
             self._stats.reset_series()
 

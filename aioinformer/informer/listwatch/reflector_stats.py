@@ -13,6 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HistoryReset, NotFound, ResourceExpired
+from aioinformer.informer.listwatch.machine import (
+    Listing,
+    Unverified,
+    WatchEnded,
+    Watching,
+)
 from aioinformer.informer.listwatch.recovery import is_foreign, is_refusal
 from aioinformer.metrics import NULL_SINK, GuardedSink
 from aioinformer.model.callables import check_plain
@@ -22,6 +28,7 @@ from aioinformer.watch.connectivity import Connectivity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aioinformer.informer.listwatch.machine import Input, Phase
     from aioinformer.metrics import MetricsSink
     from aioinformer.watch.interface import Watch
 
@@ -255,6 +262,21 @@ class ReflectorStats:
             logger.exception("%s: the watch error handler failed", self.name)
 
 
+_RELISTS = "aioinformer_reflector_relists_total"
+_WATCH_RESTARTS = "aioinformer_reflector_watch_restarts_total"
+
+
+def _reason_of(outcome: Input, *, relists: bool) -> str:
+    """Return why the next list or watch follows the last watch."""
+    match outcome:
+        case WatchEnded(error=Exception() as error) | Unverified(error=error):
+            return type(error).__name__
+        case WatchEnded():
+            return "NoVersion" if relists else "Ended"
+        case _:
+            return "Selection"
+
+
 SHORT_WATCH_SECONDS = 1.0
 """Duration below which a watch without an event counts as very short, as in client-go.
 Usually something between client and server closes such watches."""
@@ -275,8 +297,15 @@ class ReflectorMetrics:
     * `reflector_watch_duration_seconds`, `reflector_items_per_watch`: of ended watches;
     * `reflector_last_resource_version`: if it is a decimal number.
 
-    `aioinformer_reflector_failures_total` has no counterpart in client-go. Its label
-    `reason` is the class of the error.
+    Others have no counterpart in client-go. Their label `reason` is the class of the
+    error, if there is one:
+
+    * `aioinformer_reflector_failures_total`: failed lists and watches;
+    * `aioinformer_reflector_relists_total`: lists that follow a watch. The reason is
+      `Selection` after a change of the selection, and `NoVersion` if the watch ended
+      without a version to continue from;
+    * `aioinformer_reflector_watch_restarts_total`: watches that follow a watch. The
+      reason is `Ended` after the regular end of one.
 
     Args:
         name: Name of the reflector.
@@ -315,6 +344,13 @@ class ReflectorMetrics:
         """Record the version up to which everything is known."""
         if self.enabled and (number := version_number(version)) >= 0:
             self._sink.gauge("reflector_last_resource_version", number)
+
+    def advanced(self, before: Phase, outcome: Input, after: Phase) -> None:
+        """Record what follows a watch."""
+        if isinstance(before, Watching) and self.enabled:
+            relists = isinstance(after, Listing)
+            name = _RELISTS if relists else _WATCH_RESTARTS
+            self._sink.count(name, reason=_reason_of(outcome, relists=relists))
 
     def failed(self, error: Exception) -> None:
         """Record a failed list or watch."""

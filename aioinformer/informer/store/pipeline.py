@@ -38,6 +38,7 @@ from aioinformer.informer.store.decoded_sweep import DecodedSweep
 from aioinformer.informer.store.difference import difference_of, unselected
 from aioinformer.informer.store.repetitions import Repetitions
 from aioinformer.informer.store.staged_list import StagedList, newest_version
+from aioinformer.informer.store.store_metrics import StoreMetrics
 from aioinformer.informer.store.transformer import (
     Transformer,
     identity_of,
@@ -98,8 +99,7 @@ class Pipeline:
         queue: Queue between reflector and store. None for a `DeltaFIFO`.
         waiters: Waiters for states of the store, woken in the step that changes it.
         compressor: Compressor of stored bodies.
-        metrics: Sink of `informer_processing_latency_seconds`: seconds from taking a
-            batch of changes, or a list, until it is applied.
+        metrics: Sink of measurements; see `StoreMetrics`.
         name: Name in the log.
         namespace: Namespace of all objects, if the store is shared with others. A list
             then replaces the objects of this namespace. The others are copied, in
@@ -130,7 +130,9 @@ class Pipeline:
         self._transformer = Transformer() if transformer is None else transformer
         self._waiters = StoreWaiters() if waiters is None else waiters
         self._compressor = BodyCompressor() if compressor is None else compressor
-        self._metrics = metrics
+        self._sink = metrics
+        self.metrics: StoreMetrics | None = None
+        """Measurements; None without a sink, or before `run()`."""
         self.namespace = namespace
         """Namespace of its objects; empty if it has the whole store."""
         self._shared = shared
@@ -374,6 +376,8 @@ class Pipeline:
         Cancellation:
             Safe: all of them are queued, or none.
         """
+        metrics = self.metrics
+        arrival = 0.0 if metrics is None else asyncio.get_running_loop().time()
         if self._compressor.due:
             await self._compressor.renew(self.known)
 
@@ -388,6 +392,9 @@ class Pipeline:
 
         self._fifo.feed(deltas, resource_version)
         self._version = resource_version or self._version
+        if metrics is not None and deltas:
+            metrics.arrived(arrival, len(self._fifo))
+
         if expected:
             repetitions.reached(resource_version, bookmark=bookmark)
 
@@ -555,8 +562,9 @@ class Pipeline:
         if self._shared is not None:
             apply = partial(self._apply_exclusively, self._shared)
 
-        if self._metrics.enabled:
-            apply = partial(self._apply_timed, apply)
+        if self._sink.enabled:
+            self.metrics = StoreMetrics(self._sink)
+            apply = partial(self._apply_timed, apply, self.metrics)
 
         try:
             while True:
@@ -566,13 +574,15 @@ class Pipeline:
             self._decoded.stop()
 
     async def _apply_timed(
-        self, apply: Callable[[LoopBudget], Awaitable[None]], budget: LoopBudget
+        self,
+        apply: Callable[[LoopBudget], Awaitable[None]],
+        metrics: StoreMetrics,
+        budget: LoopBudget,
     ) -> None:
         """Apply a part of the queue, and measure how long that took."""
         began = perf_counter()
         await apply(budget)
-        name = "informer_processing_latency_seconds"
-        self._metrics.observe(name, perf_counter() - began)
+        metrics.took(began)
 
     async def _apply_exclusively(self, shared: SharedStore, budget: LoopBudget) -> None:
         """Apply a part of the queue, while no other pipeline changes the store."""
@@ -606,17 +616,25 @@ class Pipeline:
         """
         notifications: list[Notification] = []
         fifo, contents, shared = self._fifo, self._indexer.contents, self._shared
+        metrics = self.metrics
+        queued = len(fifo)
         with contents.step():
             replacement = self._pop(contents, notifications, budget)
             if notifications:
                 if self._decoded.bodies is None:
                     self._decoded.note(object_of(notifications[0]))
 
-                self._publisher.publish(notifications)
+                if metrics is None:
+                    self._publisher.publish(notifications)
+                else:
+                    self._publisher.publish(notifications, metrics.oldest)
 
             if replacement is None and (version := fifo.applied()) is not None:
                 self._applied_version = version
                 self._indexer.applied(version if shared is None else shared.version)
+
+        if metrics is not None:
+            metrics.applied(queued - len(fifo), notifications)
 
         waiters = self._waiters
         if waiters.waiting:
@@ -672,6 +690,9 @@ class Pipeline:
         if delta.type is DeltaType.DELETED:
             if old is not None:
                 contents.remove(key)
+                if self.metrics is not None:
+                    self.metrics.removed(old)
+
                 seen = old.uid == obj.uid
                 last = obj if seen else old
                 notifications.append(Deleted(last, not seen, delta.reason))
@@ -700,6 +721,9 @@ class Pipeline:
             notifications.append(Updated(old, obj))
         else:
             # The deletion was missed: another object has that name now.
+            if self.metrics is not None:
+                self.metrics.removed(old)
+
             notifications.append(Deleted(old, True))
             notifications.append(Added(obj))
 
@@ -755,6 +779,9 @@ class Pipeline:
         self._waiters.replaced(before, now)
         self._confirmed()
         self._waiters.applied(self._version_in)
+        if self.metrics is not None and isinstance(now, dict):  # not on disk
+            await self.metrics.listed(now)
+
         freeing = old.release()
         del old, before
         await freeing

@@ -25,8 +25,14 @@ class Publisher(Protocol):
     def busy(self) -> bool:
         """True if notifications in this process refer to objects no longer stored."""
 
-    def publish(self, batch: Batch) -> None:
-        """Publish a batch, in the step that changes the store; it must not be changed."""
+    def publish(self, batch: Batch, arrived: float | None = None) -> None:
+        """Publish a batch, in the step that changes the store; it must not be changed.
+
+        Args:
+            batch: Notifications of the changes.
+            arrived: Time at which the first of them arrived, on the loop's clock, if
+                that is measured.
+        """
 
     def publish_list(self, objects: Mapping[str, KubeObject], *, initial: bool) -> None:
         """Publish that an empty store has these objects now, in the step that swaps.

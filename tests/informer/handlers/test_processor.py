@@ -17,7 +17,7 @@ from informer_helpers import (
     running,
     settle,
 )
-from queue_helpers import Sink
+from metrics_helpers import PlainSink
 
 from aioinformer.errors import InformerStopped
 from aioinformer.informer import Added, Deleted, Updated
@@ -147,11 +147,6 @@ async def test_many_events_leave_turns_for_other_tasks(processor: Stage) -> None
 # ---------------------------------------------------------------- blocking
 
 
-class BlockingSink(Sink):
-    def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
-        self.counts[name, labels["handler"]] += int(amount)
-
-
 def blocks(_: Notification) -> None:
     keep_busy(0.06)
 
@@ -173,7 +168,7 @@ async def waits_for_long(_: Notification) -> None:
 async def test_calls_that_block_the_loop_are_counted_and_logged(
     processor: Stage, handler: Handler, times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sink = BlockingSink()
+    sink = PlainSink()
     listener = Listener(
         "pods/greet",
         EventHandlers(on_event=handler),
@@ -186,7 +181,7 @@ async def test_calls_that_block_the_loop_are_counted_and_logged(
         processor.publish(events("a"))
         await listener.wait_idle()
 
-    assert sink.counts["aioinformer_blocking_calls_total", "pods/greet"] == times
+    assert sink.counts["aioinformer_blocking_calls_total", ("pods/greet",)] == times
     assert len(caplog.records) == times
     for record in caplog.records:
         assert "handler pods/greet blocked the event loop" in record.getMessage()

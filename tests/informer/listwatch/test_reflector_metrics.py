@@ -20,7 +20,13 @@ from fake_source import (
 )
 from informer_helpers import Even, running
 
-from aioinformer.errors import Forbidden, Invalid, ServerError, TransportError
+from aioinformer.errors import (
+    Forbidden,
+    Invalid,
+    ResourceExpired,
+    ServerError,
+    TransportError,
+)
 from aioinformer.informer import Reflector, ReflectorOptions
 
 if TYPE_CHECKING:
@@ -198,3 +204,33 @@ async def test_disabled_sink_is_not_called() -> None:
         await asyncio.sleep(10)
 
     assert sink.recorded == {}
+
+
+async def test_relists_and_watch_restarts_are_counted_by_reason() -> None:
+    sink = Sink()
+    page = Page([thing("a", 7)], 7)
+    source = FakeSource(
+        [page, page, page],
+        [
+            Stream(END),
+            Stream(ServerError("busy", status=503)),
+            Stream([added(thing("b", 8))], TransportError("cut")),
+            Stream(ResourceExpired("old", status=410)),
+            BUSY,
+            Stream(),
+        ],
+    )
+    async with running(measured(source, sink).run()):
+        await asyncio.sleep(300)
+
+    counted = {
+        name: sum(values)
+        for name, values in sink.recorded.items()
+        if name.startswith(("relists", "watch_restarts"))
+    }
+    assert counted == {
+        "relists_total ResourceExpired": 1,
+        "watch_restarts_total Ended": 1,
+        "watch_restarts_total ServerError": 2,
+        "watch_restarts_total TransportError": 1,
+    }

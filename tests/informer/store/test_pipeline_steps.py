@@ -310,7 +310,7 @@ async def test_step_that_fails_ends_the_pipeline_and_changes_nothing(
         rig.indexer.replace([A1], "5")
         rig.pipeline.resume("5")
 
-    def fail(batch: Batch) -> None:
+    def fail(batch: Batch, arrived: float | None = None) -> None:
         raise CacheError("the disk is full")
 
     async def run() -> None:

@@ -1,0 +1,112 @@
+"""`InformerMetrics`: gauges of one informer, computed when metrics are read."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from aioinformer.budget import LoopBudget
+from aioinformer.informer.namespace_sources import NamespaceSource
+from aioinformer.metrics import GuardedSink
+from aioinformer.model.object_meta import version_number
+
+if TYPE_CHECKING:
+    from aioinformer.cache.store import Indexer
+    from aioinformer.informer.handlers.processor import Processor
+    from aioinformer.informer.lifecycle import RunState
+    from aioinformer.informer.namespace_sources import NamespaceSources
+    from aioinformer.informer.status import CacheStatus
+    from aioinformer.metrics import ScopedSink
+    from aioinformer.model.objects import KubeObject
+
+__all__ = ["InformerMetrics"]
+
+_VERSION_DIGITS = 15
+"""Last digits of a version that a float can hold, as in client-go."""
+
+
+_NO_WORK = LoopBudget().statistics()
+
+
+class InformerMetrics:
+    """Gauges of one informer, with the label `name`.
+
+    A `CollectingSink` calls `report` before each read, so they cost nothing in between.
+    Other sinks do not get them.
+
+    Args:
+        name: Name of the informer.
+        sources: Sources of the informer.
+        indexer: Store of the informer.
+        processor: Processor of its handlers.
+        run_state: State of its run.
+        sink: Sink of the informer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sources: NamespaceSources,
+        indexer: Indexer[KubeObject],
+        processor: Processor,
+        run_state: RunState,
+        sink: ScopedSink,
+    ) -> None:
+        self._sources = sources
+        self._indexer = indexer
+        self._processor = processor
+        self._run_state = run_state
+        self._sink = GuardedSink(sink, name, name=name)
+        self._loop_sink = GuardedSink(sink, name)
+        # Last, as the sink may call it at once.
+        sink.before_reads(self.report)
+
+    def report(self) -> None:
+        """Set the gauges. May be called from any thread."""
+        status, gauge = self._sources.status(), self._sink.gauge
+        gauge("aioinformer_informer_synced", status.synced)
+        gauge("aioinformer_informer_objects", len(self._indexer))
+        age = math.inf if status.age is None else status.age
+        gauge("aioinformer_informer_age_seconds", age)
+        number = max(version_number(status.resource_version), 0)
+        gauge("informer_store_resource_version", number % 10**_VERSION_DIGITS)
+        self._report_bytes()
+        self._processor.report()
+        if status.cache is not None:
+            self._report_cache(status.cache)
+
+        self._report_loop()
+
+    def _report_bytes(self) -> None:
+        sources = [it for it in self._sources.all if isinstance(it, NamespaceSource)]
+        if not sources:
+            return  # on disk
+
+        counts = [it.pipeline.metrics for it in sources]
+        held = sum(it.held_bytes for it in counts if it is not None)
+        json = sum(it.json_bytes for it in counts if it is not None)
+        self._sink.gauge("aioinformer_informer_held_bytes", held)
+        self._sink.gauge("aioinformer_informer_json_bytes", json)
+
+    def _report_cache(self, cache: CacheStatus) -> None:
+        gauge = self._sink.gauge
+        silent = math.inf if cache.heartbeat_age is None else cache.heartbeat_age
+        gauge("aioinformer_cache_writer", cache.role == "writer")
+        gauge("aioinformer_cache_in_memory", cache.role == "memory")
+        gauge("aioinformer_cache_heartbeat_seconds", silent)
+        gauge("aioinformer_cache_lag_entries", cache.behind)
+        gauge("aioinformer_cache_readers", cache.readers)
+        gauge("aioinformer_cache_stalled_readers", len(cache.stalled_readers))
+        gauge("aioinformer_cache_takeovers", max(0, cache.writers_so_far - 1))
+        gauge("aioinformer_cache_journal_entries", cache.journal_entries)
+        gauge("aioinformer_cache_bytes", cache.size)
+
+    def _report_loop(self) -> None:
+        """Set the gauges of the event loop, which all its informers share."""
+        loop = self._run_state.loop
+        statistics = _NO_WORK if loop is None else LoopBudget.statistics_of(loop)
+        gauge = self._loop_sink.gauge
+        gauge("aioinformer_loop_slices", statistics.slices)
+        gauge("aioinformer_loop_stalls", statistics.stalls)
+        gauge("aioinformer_loop_longest_slice_seconds", statistics.longest)
+        gauge("aioinformer_loop_waiting_tasks", statistics.waiting)
