@@ -1,7 +1,7 @@
 """From the first request of a list to a handler that has seen every pod.
 
-The pods are prepared bytes, sent by a process of its own. In one case, the body is not
-read. In the other there is an index on `spec.nodeName`, and the handler reads
+The pods are prepared bytes, sent by a process of its own in chunks, as kube-apiserver sends
+them; a case of its own has them with a Content-Length. In one case, the body is not read. In the other there is an index on `spec.nodeName`, and the handler reads
 `status.phase`. Clients that decode everything pay the same in both.
 
 Two more cases are about `strip_managed_fields`, without peers: the pods arrive with their
@@ -15,7 +15,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from bench.contestant import OURSELVES, PEERS, PLAIN_LIST
+from bench.contestant import (
+    KUBE_RS_STREAMING,
+    OURSELVES,
+    PEERS,
+    PLAIN_LIST,
+    PROTOBUF,
+    PROTOBUF_PLAIN_LIST,
+)
 from bench.corpus import encoded_pods
 from bench.figures import OURS, Figure
 from bench.script import Options, run
@@ -33,7 +40,7 @@ LOOKS = {
     "index on nodeName, handler reads phase": ("--body",),
 }
 MANY = 100_000
-FIT_FOR_MANY = {"client-go typed JSON", "kube-rs", "lightkube"}
+FAST = {"client-go typed JSON", "kube-rs", "lightkube"}
 """Contestants that list 100,000 pods within a minute, and within the memory."""
 
 
@@ -41,12 +48,21 @@ def measure(options: Options) -> Iterator[Figure]:
     for size in (500,) if options.quick else (10_000, MANY):
         pods = encoded_pods(size)
         rounds = options.rounds if size < MANY else options.fewer_rounds
-        peers = [it for it in PEERS if size < MANY or it.name in FIT_FOR_MANY]
-        peers.append(PLAIN_LIST)
+        fast = [it for it in PEERS if it.name in FAST]
+        fast += [PLAIN_LIST, KUBE_RS_STREAMING]
+        # Encoding 100,000 pods as protobuf would take longer than all measurements.
+        slow = [it for it in PEERS if it.name not in FAST]
+        peers = fast if size == MANY else [*fast, *slow, PROTOBUF, PROTOBUF_PLAIN_LIST]
         for look, arguments in LOOKS.items():
             case = f"{size:,} pods, {look}"
             course = Course(pods=pods, options=arguments)
             outcomes = in_turns(case, course, (OURSELVES, *peers), rounds)
+            yield from figures(BENCHMARK, case, "pods/s", outcomes, rate)
+
+        if size < MANY:
+            case = f"{size:,} pods, body not read, with a Content-Length"
+            course = Course(pods=pods, content_length=True)
+            outcomes = in_turns(case, course, (OURSELVES, *fast), rounds)
             yield from figures(BENCHMARK, case, "pods/s", outcomes, rate)
 
         yield from managed_fields(pods, rounds)

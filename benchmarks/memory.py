@@ -9,7 +9,12 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bench.contestant import OURSELVES, PEERS
+from bench.contestant import (
+    KUBE_RS_STREAMING,
+    OURSELVES,
+    PEERS,
+    PROTOBUF,
+)
 from bench.corpus import encoded_pods
 from bench.script import Options, run
 from bench.turns import Course, figures, in_turns
@@ -48,7 +53,9 @@ FIT_FOR_MANY = {"client-go typed JSON", "kube-rs", "lightkube"}
 def measure(options: Options) -> Iterator[Figure]:
     for size in (500,) if options.quick else (10_000, MANY):
         pods = encoded_pods(size)
+        # The most frugal setting of a library is not always its default.
         peers = [it for it in PEERS if size < MANY or it.name in FIT_FOR_MANY]
+        peers += [KUBE_RS_STREAMING] if size == MANY else [KUBE_RS_STREAMING, PROTOBUF]
         case = f"{size:,} pods stored"
         course = Course(pods=pods)
         rounds = options.rounds if size < MANY else options.fewer_rounds

@@ -17,13 +17,21 @@ import ssl
 import subprocess
 import sys
 import urllib.request
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import msgspec
-from bench.contestant import OURSELVES, PEERS, Failed, contest
+from bench.contestant import (
+    KUBE_RS_STREAMING,
+    OURSELVES,
+    PEERS,
+    PLAIN_LIST,
+    PROTOBUF,
+    PROTOBUF_PLAIN_LIST,
+    Failed,
+    contest,
+)
 from bench.corpus import pods
 from bench.digest import digest
 from bench.figures import OURS, Figure
@@ -42,11 +50,13 @@ WRITERS = 16
 CLUSTER = Path(__file__).parents[1] / "tests" / "e2e" / "cluster.py"
 URL, CA, TOKEN = (f"AIOINFORMER_E2E_{name}" for name in ("SERVER", "CA", "TOKEN"))
 
-CLIENT_GO = next(it for it in PEERS if it.name == "client-go typed JSON")
 CONTESTANTS = (
     OURSELVES,
     *PEERS,
-    replace(CLIENT_GO, name="client-go typed protobuf", options=("--mode", "protobuf")),
+    PROTOBUF,
+    PROTOBUF_PLAIN_LIST,
+    PLAIN_LIST,
+    KUBE_RS_STREAMING,
 )
 
 

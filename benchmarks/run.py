@@ -1,7 +1,8 @@
 """All benchmarks, one after the other, with a table and plots.
 
-Each benchmark is a script of this folder. Its figures are written when it ends, so that an
-interrupted run can be continued with `--only`.
+Each benchmark is a script of this folder. Its figures are written when it ends. A run of all
+replaces the stored run. `--only` continues the stored run or repeats parts of it, on the same
+commit and machine and with the same versions; elsewhere, it prints its table only.
 
     python benchmarks/run.py [--only BENCHMARK ...] [--quick] [--rounds N] [--report]
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -20,12 +22,14 @@ from bench.page import write_between_marks, write_page
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER.parent / "docs" / "benchmarks"
+FIGURES = RESULTS / "figures.json"
 README = FOLDER.parent / "README.md"
 BENCHMARKS = (
     "list_sync",
     "watch_throughput",
     "memory",
     "web_latency",
+    "interpreters",
     "fanout",
     "workqueue",
     "indexer",
@@ -51,29 +55,44 @@ def main() -> int:
         help="only write the report from the stored figures",
     )
     arguments = parser.parse_args()
-    kept = {} if arguments.quick else record.read(RESULTS / "figures.json")
     status = 0
+    run, published = prepared(arguments)
     for benchmark in () if arguments.report else arguments.only or BENCHMARKS:
         options = ["--quick"] if arguments.quick else []
         if arguments.rounds:
             options += ["--rounds", str(arguments.rounds)]
 
+        began = time.monotonic()
         figures = ask(benchmark, options)
         if figures is None:
             status = 1
             continue
 
-        kept[benchmark] = record.circumstances(
-            figures, max(len(it.runs) for it in figures)
-        )
-        if not arguments.quick:
-            record.write(RESULTS / "figures.json", kept)
+        run = run.with_figures(benchmark, figures, round(time.monotonic() - began))
+        if published:
+            record.write(FIGURES, run)
 
-    print(write_page(kept, None if arguments.quick else RESULTS))
-    if not arguments.quick:
-        write_between_marks(README, kept)
+    print(write_page(run, RESULTS if published else None))
+    if published:
+        write_between_marks(README, run)
 
     return status
+
+
+def prepared(arguments: argparse.Namespace) -> tuple[record.Run, bool]:
+    """Return the run that gets the figures, and True if it is to be stored."""
+    now, stored = record.new_run(), record.read(FIGURES)
+    if arguments.report and stored is not None:
+        return stored, True
+
+    if arguments.quick:
+        return now, False
+
+    try:
+        return record.resume(stored if arguments.only and stored else now, now), True
+    except record.Mixed as difference:
+        print(f"Figures are not stored: {difference}.", file=sys.stderr)
+        return now, False
 
 
 def ask(benchmark: str, options: list[str]) -> list[Figure] | None:

@@ -2,7 +2,8 @@
 
 After the list, the canned server sends changes as fast as the client reads them: 16 in
 each HTTP chunk, as a busy server does, or one. Then it sends a thousand per second, one in
-each chunk, to measure the latency until the handler gets it.
+each chunk, to measure the latency until the handler gets it. The versions of these changes
+are times, so they are not encoded in advance, and there is no protobuf.
 
     python benchmarks/watch_throughput.py [--quick] [--rounds N] [--json]
 """
@@ -13,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from bench.canned_server import Changes
-from bench.contestant import OURSELVES, PEERS
+from bench.contestant import OURSELVES, PEERS, PROTOBUF
 from bench.corpus import encoded_pods
 from bench.figures import percentile
 from bench.script import Options, run
@@ -37,7 +38,7 @@ LONE_RATE = 1000.0
 
 def measure(options: Options) -> Iterator[Figure]:
     pods = encoded_pods(200 if options.quick else 2_000)
-    everyone = (OURSELVES, *PEERS)
+    everyone = (OURSELVES, *PEERS, PROTOBUF)
     for case, (a_chunk, arguments) in BULK.items():
         count = 500 if options.quick else 20_000
         changes = Changes(count=count, a_chunk=a_chunk)

@@ -59,11 +59,13 @@ class App:
         informers: Number of informers.
         frozen: True to call `gc.freeze()` before the informers start, so that the collector
             does not traverse the modules again.
+        loop: Module of the event loop: "asyncio", "uvloop".
     """
 
     server: str
     informers: int
     frozen: bool = False
+    loop: str = "asyncio"
 
     @property
     def contestant(self) -> str:
@@ -123,12 +125,16 @@ class Outcome:
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    sizes = QUICK if options.quick else FULL
+    apps, sizes = (QUICK_APPS, QUICK) if options.quick else (APPS, FULL)
+    yield from measured(apps, sizes, options.rounds)
+
+
+def measured(apps: list[App], sizes: Sizes, rounds: int) -> Iterator[Figure]:
+    """Yield the figures of apps, which take turns."""
     pods = encoded_pods(sizes.pods)
-    apps = QUICK_APPS if options.quick else APPS
     outcomes = {app: Outcome() for app in apps}
     with _cores() as (core, note):
-        for number in range(options.rounds):
+        for number in range(rounds):
             for app, outcome in outcomes.items():
                 print(f"{app}, run {number + 1}", file=sys.stderr)
                 _run(app, pods[:: app.informers], sizes, core, outcome)
@@ -173,7 +179,7 @@ def _run(
     )
     with (
         canned_server(pods, changes) as url,
-        companion(run_app, app.server, url, app.informers, core) as web,
+        companion(run_app, app.server, app.loop, url, app.informers, core) as web,
         companion(keep_requesting, web.recv(), EVERY_SECONDS) as client,
     ):
         client.recv()  # its first response

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PEERS", "BuildFailed", "built"]
+__all__ = ["PEERS", "BuildFailed", "built", "cache_folder"]
 
 PEERS = Path(__file__).parents[1] / "peers"
 
@@ -95,7 +95,7 @@ def built(name: str) -> Path:
     """
     language = _LANGUAGES[name]
     version = _version(name, language)
-    target = _cache_folder() / _key(name, language, version) / name
+    target = cache_folder() / _key(name, language, version) / name
     if not target.exists():
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,8 @@ def built(name: str) -> Path:
     return target
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Return the folder of built programs, outside the checkout."""
     # The XDG standard requires relative paths to be ignored.
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (

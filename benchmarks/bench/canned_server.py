@@ -1,7 +1,7 @@
 """A server of prepared bytes.
 
 Benchmarks measure the client, so this server answers lists from prepared bytes: in pages,
-whole or as a streamed list. It holds each watch open until a start signal. It runs in a
+whole or as a streamed list. It splits them into chunks as kube-apiserver does. It holds each watch open until a start signal. It runs in a
 process of its own, with a thread for each connection. At the end it knows the state that
 a client must hold; for a client that requested metadata, that is the metadata.
 
@@ -16,6 +16,7 @@ All collections are the same: `/api/v1/pods` and any other path. Further paths:
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import random
@@ -29,20 +30,24 @@ from urllib.parse import parse_qsl, urlsplit
 
 from bench.corpus import encoded_pods
 from bench.digest import digest
+from bench.protobuf import as_protobuf
+from bench.wire import chunk, chunks_of, pieces_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["Changes", "canned_server"]
 
 LISTED_VERSION = 2_000_000
-ITEMS_A_PIECE = 250
+CHECK_SECONDS = 1.0
 DRAWN = 3
 """Seed of the changes."""
 
 _VERSION = b'"resourceVersion":"'
 _SPEC = b',"spec":{'
 _OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+_OK_PROTOBUF = _OK.replace(b"json", b"vnd.kubernetes.protobuf")
+_CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,27 +68,47 @@ class Changes:
 
 
 @contextmanager
-def canned_server(pods: list[bytes], changes: Changes | None = None) -> Iterator[str]:
+def canned_server(
+    pods: list[bytes],
+    changes: Changes | None = None,
+    *,
+    content_length: bool = False,
+    protobuf: bool = False,
+) -> Iterator[str]:
     """Serve pods in a process of its own.
 
     Args:
         pods: Pods, as from `bench.corpus.encoded_pods`.
         changes: Changes after the list; None for none.
+        content_length: True to send lists with their length instead of in chunks.
+        protobuf: True to answer with protobuf, encoded in advance: without pages, without
+            relists, and without a rate of changes.
 
     Yields:
         Address, as `http://127.0.0.1:PORT`.
+
+    Raises:
+        RuntimeError: The process ended early, and has written the reason to stderr.
     """
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
         # A forked child shares the pods, which are not created twice.
         context = multiprocessing.get_context("fork")
         ready = context.Event()
-        child = context.Process(
-            target=lambda: _Server(pods, changes or Changes()).serve(listener, ready),
-            daemon=True,
-        )
+
+        def serve() -> None:
+            server = _Server(pods, changes or Changes(), content_length)
+            if protobuf:
+                server.encode()
+
+            server.serve(listener, ready)
+
+        child = context.Process(target=serve, daemon=True)
         child.start()
         try:
-            ready.wait()
+            while not ready.wait(CHECK_SECONDS):
+                if not child.is_alive():
+                    raise RuntimeError("the canned server died before it was ready")
+
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             child.kill()
@@ -93,11 +118,6 @@ def canned_server(pods: list[bytes], changes: Changes | None = None) -> Iterator
 def compact(value: Any) -> bytes:
     """Encode JSON as a server does."""
     return json.dumps(value, separators=(",", ":")).encode()
-
-
-def chunk(data: bytes) -> bytes:
-    """Return one chunk of an HTTP response."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def at_version(pod: bytes, version: int) -> bytes:
@@ -174,9 +194,12 @@ DOCUMENTS = {
 
 
 class _Server:
-    def __init__(self, pods: list[bytes], changes: Changes) -> None:
+    def __init__(
+        self, pods: list[bytes], changes: Changes, content_length: bool
+    ) -> None:
         self._pods = list(pods)
         self._changes = changes
+        self._content_length = content_length
         self._version = LISTED_VERSION
         self._sent = LISTED_VERSION
         self._oldest = 0  # a watch from an older version is expired
@@ -185,9 +208,13 @@ class _Server:
         self._drawn = random.Random(DRAWN)
         # Open watches, and the event that ends each.
         self._watches: dict[socket.socket, threading.Event] = {}
-        # Pods to change with their new states, and the same as chunks.
+        # Pods to change with their new states, and the same as events.
         self._script: list[tuple[int, bytes]] = []
+        self._events: list[bytes] = []
         self._chunks: list[bytes] = []
+        # The first list in protobuf, and the same as events.
+        self._listed: list[bytes] = []
+        self._streamed: list[bytes] = []
         if changes.rate is None:
             self._prepare()
 
@@ -202,18 +229,30 @@ class _Server:
 
     def _prepare(self) -> None:
         """Encode the changes in advance."""
-        lines = []
         for number in range(self._changes.count):
             index = self._drawn.randrange(len(self._pods))
             pod = at_version(self._pods[index], LISTED_VERSION + 1 + number)
             self._script.append((index, pod))
-            lines.append(event(b"MODIFIED", pod))
+            self._events.append(event(b"MODIFIED", pod))
 
+        self._cut()
+
+    def _cut(self) -> None:
         size = self._changes.a_chunk
         self._chunks = [
-            chunk(b"".join(lines[start : start + size]))
-            for start in range(0, len(lines), size)
+            chunk(b"".join(self._events[start : start + size]))
+            for start in range(0, len(self._events), size)
         ]
+
+    def encode(self) -> None:
+        """Encode the first list and the changes as protobuf."""
+        listed = b"".join(self._writes(self._pods, None))
+        streamed = [*self._initial_events()]
+        written, *events = as_protobuf([listed, *streamed, *self._events])
+        joined = [*map(b"".join, events)]
+        self._listed = written
+        self._streamed, self._events = joined[: len(streamed)], joined[len(streamed) :]
+        self._cut()
 
     # ------------------------------------------------------------ requests
 
@@ -266,21 +305,28 @@ class _Server:
         pages = "limit" in query and query.get("resourceVersion") != "0"
         start = int(query.get("continue", 0))
         end = start + int(query["limit"]) if pages else len(self._pods)
+        following = str(end) if end < len(self._pods) else None
         items = self._shown(self._pods[start:end])
+        writes = self._listed or self._writes(items, following)
+        head = _OK_PROTOBUF if self._listed else _OK
+        if self._content_length:
+            head += b"Content-Length: %d\r\n\r\n" % sum(map(len, writes))
+            parts: Iterable[bytes] = [head, *writes]
+        else:
+            parts = itertools.chain([head + _CHUNKED], chunks_of(writes))
+
+        for piece in pieces_of(parts):
+            connection.sendall(piece)
+
+    def _writes(self, items: list[bytes], following: str | None) -> list[bytes]:
+        """Return what kube-apiserver writes for a list, call by call."""
         meta = {"resourceVersion": str(self._version)}
-        if end < len(self._pods):
-            meta["continue"] = str(end)
+        if following is not None:
+            meta["continue"] = following
 
         head = compact({"kind": "PodList", "apiVersion": "v1", "metadata": meta})
-        head = head[:-1] + b',"items":['
-        tail = b"]}\n"
-        length = len(head) + sum(map(len, items)) + max(0, len(items) - 1) + len(tail)
-        connection.sendall(_OK + b"Content-Length: %d\r\n\r\n%b" % (length, head))
-        for first in range(0, len(items), ITEMS_A_PIECE):
-            piece = b",".join(items[first : first + ITEMS_A_PIECE])
-            connection.sendall(b"," + piece if first else piece)
-
-        connection.sendall(tail)
+        separated = [part for item in items for part in (b",", item)][1:]
+        return [head[:-1] + b',"items":[', *separated, b"]", b"}\n"]
 
     def _shown(self, pods: list[bytes]) -> list[bytes]:
         return [*map(metadata_of, pods)] if self._metadata_only else pods
@@ -289,7 +335,7 @@ class _Server:
 
     def _watch(self, connection: socket.socket, query: dict[str, str]) -> None:
         """Open a watch, and hand it over to the thread that sends the changes."""
-        connection.sendall(_OK + b"Transfer-Encoding: chunked\r\n\r\n")
+        connection.sendall((_OK_PROTOBUF if self._listed else _OK) + _CHUNKED)
         streamed = query.get("sendInitialEvents") == "true"
         self._requests["lists"] += streamed
         version = int(query.get("resourceVersion") or self._oldest)
@@ -299,14 +345,16 @@ class _Server:
 
         if streamed:
             # As real servers do, one chunk for each event.
-            for pod in self._pods:
-                connection.sendall(chunk(event(b"ADDED", pod)))
-
-            connection.sendall(chunk(bookmark(self._version)))
+            for line in self._streamed or self._initial_events():
+                connection.sendall(chunk(line))
 
         ended = threading.Event()
         self._watches[connection] = ended
         ended.wait()
+
+    def _initial_events(self) -> Iterator[bytes]:
+        yield from (event(b"ADDED", pod) for pod in self._pods)
+        yield bookmark(self._version)
 
     def _go(self, watches: int) -> None:
         while len(self._watches) < watches:

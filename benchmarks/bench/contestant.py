@@ -45,9 +45,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "KUBE_RS_STREAMING",
     "OURSELVES",
     "PEERS",
     "PLAIN_LIST",
+    "PROTOBUF",
+    "PROTOBUF_PLAIN_LIST",
     "Contestant",
     "Failed",
     "Report",
@@ -76,6 +79,8 @@ class Contestant:
         language: "Python", "Go", "Rust".
         slow: True under 2,000 objects/s. It is measured with a fifth of the objects, which
             does not change its rate, and not with 100,000.
+        protobuf: True if the server must answer it with protobuf.
+        python: Interpreter of a script.
     """
 
     name: str
@@ -83,6 +88,8 @@ class Contestant:
     options: tuple[str, ...] = ()
     language: str = "Python"
     slow: bool = False
+    protobuf: bool = False
+    python: str = sys.executable
 
     def command(self) -> list[str]:
         """Return the command that starts it.
@@ -91,7 +98,7 @@ class Contestant:
             Failed: The program cannot be built; the message has the reason.
         """
         if self.program.endswith(".py"):
-            start = [sys.executable, str(PEERS_FOLDER / self.program)]
+            start = [self.python, str(PEERS_FOLDER / self.program)]
         else:
             try:
                 start = [str(built(self.program))]
@@ -125,13 +132,33 @@ PEERS = (
     Contestant(name="kr8s", program="kr8s_peer.py", slow=True),
 )
 
-# A typed client of client-go streams its first list. Without streaming it is faster on the
-# same server.
+# Other settings of the same libraries, of which one may be faster.
 PLAIN_LIST = Contestant(
     name="client-go typed JSON, plain list",
     program="client_go",
     options=("--mode", "typed", "--watch-list=false"),
     language="Go",
+)
+PROTOBUF = Contestant(
+    name="client-go typed protobuf",
+    program="client_go",
+    options=("--mode", "protobuf"),
+    language="Go",
+    protobuf=True,
+)
+PROTOBUF_PLAIN_LIST = Contestant(
+    name="client-go typed protobuf, plain list",
+    program="client_go",
+    options=("--mode", "protobuf", "--watch-list=false"),
+    language="Go",
+    protobuf=True,
+)
+# One list from the watch cache is as fast as pages, the default.
+KUBE_RS_STREAMING = Contestant(
+    name="kube-rs, streaming list",
+    program="kube_rs",
+    options=("--list", "stream"),
+    language="Rust",
 )
 
 

@@ -1,4 +1,8 @@
-"""Stored measurements, with date, machine and versions."""
+"""The stored run: figures of one commit, on one machine, with the same versions.
+
+The file has a single place for commit, machine and versions, so that figures of different
+origins cannot be in one table.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,10 @@ import msgspec
 
 from bench.figures import Figure
 
-__all__ = ["Measurement", "circumstances", "read", "write"]
+__all__ = ["Mixed", "Run", "new_run", "read", "resume", "write"]
 
+# Changes elsewhere, such as in the page of the figures, do not change a figure.
+MEASURED = ("aioinformer", "benchmarks", "constraints.txt", "pyproject.toml")
 LIBRARIES = (
     *("aiohttp", "msgspec", "orjson", "kr8s", "kubernetes"),
     *("kubernetes_asyncio", "lightkube"),
@@ -32,31 +38,48 @@ SOURCES = {
 }
 
 
-class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one benchmark, and their origin.
+class Mixed(Exception):
+    """Figures of different origins. The message is one sentence with the difference."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of one or more benchmarks, and their origin.
 
     Attributes:
-        figures: Figures of the script.
-        rounds: Number of runs of each contestant.
         commit: Commit of the checkout; with a "+" if it was modified.
-        date: Day in UTC.
+        date: Day of the start, in UTC.
         machine: Processor, cores, memory.
         versions: Versions of Python and of the libraries.
+        seconds: Duration of each benchmark.
+        figures: Figures of each benchmark.
     """
 
-    figures: list[Figure]
-    rounds: int
     commit: str
     date: str
     machine: str
     versions: dict[str, str]
+    seconds: dict[str, float] = {}
+    figures: dict[str, list[Figure]] = {}
+
+    @property
+    def all_figures(self) -> list[Figure]:
+        """Return the figures of all benchmarks."""
+        return [it for figures in self.figures.values() for it in figures]
+
+    def with_figures(
+        self, benchmark: str, figures: list[Figure], seconds: float
+    ) -> Run:
+        """Return the run with the figures of another benchmark, or with new ones of it."""
+        return msgspec.structs.replace(
+            self,
+            figures={**self.figures, benchmark: figures},
+            seconds={**self.seconds, benchmark: seconds},
+        )
 
 
-def circumstances(figures: list[Figure], rounds: int) -> Measurement:
-    """Return a measurement that was taken here and now."""
-    return Measurement(
-        figures=figures,
-        rounds=rounds,
+def new_run() -> Run:
+    """Return an empty run, of here and now."""
+    return Run(
         commit=_commit(),
         date=datetime.now(tz=UTC).date().isoformat(),
         machine=_machine(),
@@ -66,6 +89,29 @@ def circumstances(figures: list[Figure], rounds: int) -> Measurement:
             **{name: _named_in(*place) for name, place in SOURCES.items()},
         },
     )
+
+
+def resume(stored: Run, now: Run) -> Run:
+    """Return the stored run, to which figures of now may be added.
+
+    Args:
+        stored: Run to continue.
+        now: Empty run, of here and now.
+
+    Raises:
+        Mixed: Commit, machine or a version differs, or the checkout was modified.
+    """
+    if now.commit.endswith("+"):
+        raise Mixed("the checkout is modified; commit before you publish figures")
+
+    for name in ("commit", "machine", "versions"):
+        before, here = getattr(stored, name), getattr(now, name)
+        if before != here:
+            raise Mixed(
+                f"the stored figures are of another {name}: {before}, not {here}"
+            )
+
+    return stored
 
 
 def _named_in(path: Path, pattern: str) -> str:
@@ -82,7 +128,7 @@ def _commit() -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", "aioinformer")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
     return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
 
 
@@ -99,20 +145,17 @@ def _machine() -> str:
     return f"{model}, {os.cpu_count()} cores, {pages / 2**30:.0f} GiB"
 
 
-def read(path: Path) -> dict[str, Measurement]:
-    """Return the stored measurements by benchmark; empty without a file.
+def read(path: Path) -> Run | None:
+    """Return the stored run; None without a file.
 
     Raises:
         msgspec.ValidationError: The file has another content.
     """
-    if not path.exists():
-        return {}
-
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, Measurement])
+    return msgspec.json.decode(path.read_bytes(), type=Run) if path.exists() else None
 
 
-def write(path: Path, measurements: dict[str, Measurement]) -> None:
-    """Write the measurements as readable JSON."""
+def write(path: Path, run: Run) -> None:
+    """Write a run as readable JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = msgspec.json.format(msgspec.json.encode(measurements), indent=1)
+    text = msgspec.json.format(msgspec.json.encode(run), indent=1)
     path.write_bytes(text + b"\n")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.figures import OURS
-from bench.goals import FASTEST_PYTHON, PYTHON_PEERS, against
+from bench.goals import BEST_CLIENT_GO, BEST_KUBE_RS, BEST_PYTHON, FAMILIES, against
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.goals import Goal
 
-__all__ = ["Row", "SummaryRow", "markdown", "rows", "shown", "summary"]
+__all__ = ["Row", "SummaryRow", "columns", "markdown", "rows", "shown", "summary"]
 
 HEAD = ("what", "ours", "", "peer", "peer's", "ratio", "goal", "")
 
@@ -28,6 +28,7 @@ class SummaryRow:
         benchmark, case: Key of the figures.
         contestant: Variant of ours.
         best: `max` for rates, `min` for memory and time.
+        protobuf: False to leave out protobuf, which custom resources do not have.
     """
 
     what: str
@@ -35,6 +36,7 @@ class SummaryRow:
     case: str
     contestant: str = OURS
     best: Callable[..., Figure] = max
+    protobuf: bool = True
 
 
 SUMMARY = (
@@ -44,14 +46,31 @@ SUMMARY = (
         case="10,000 pods of a kube-apiserver",
     ),
     SummaryRow(
-        what="List of prepared bytes: 100,000 pods, index, handler",
+        what="List of prepared bytes: 10,000 pods",
         benchmark="list_sync",
-        case="100,000 pods, index on nodeName, handler reads phase",
+        case="10,000 pods, body not read",
+    ),
+    SummaryRow(
+        what="The same without protobuf, as for custom resources",
+        benchmark="list_sync",
+        case="10,000 pods, body not read",
+        protobuf=False,
+    ),
+    SummaryRow(
+        what="List of prepared bytes with an index and a handler that reads",
+        benchmark="list_sync",
+        case="10,000 pods, index on nodeName, handler reads phase",
     ),
     SummaryRow(
         what="Watch: changes until the handler has read them",
         benchmark="watch_throughput",
         case="16 per chunk, handler reads phase",
+    ),
+    SummaryRow(
+        what="The same without protobuf, as for custom resources",
+        benchmark="watch_throughput",
+        case="16 per chunk, handler reads phase",
+        protobuf=False,
     ),
     SummaryRow(
         what="Delay of a change at 1,000 per second, 99th percentile",
@@ -60,9 +79,15 @@ SUMMARY = (
         best=min,
     ),
     SummaryRow(
-        what="Memory of 100,000 pods, compressed",
+        what="Memory of 10,000 pods",
         benchmark="memory",
-        case="100,000 pods stored",
+        case="10,000 pods stored",
+        best=min,
+    ),
+    SummaryRow(
+        what="Memory of 10,000 pods, compressed",
+        benchmark="memory",
+        case="10,000 pods stored",
         contestant=f"{OURS}, compressed",
         best=min,
     ),
@@ -108,7 +133,7 @@ class Row:
 def rows(figures: Sequence[Figure], goals: Sequence[Goal]) -> Iterator[Row]:
     """Yield each figure of ours beside that of each peer for the same case.
 
-    A goal is in the row of its peer. Goals against the fastest Python peer, and goals without
+    A goal is in the row of its peer. Goals against the best of several peers, and goals without
     a peer, have rows of their own.
     """
     for figure in figures:
@@ -148,7 +173,7 @@ def rows(figures: Sequence[Figure], goals: Sequence[Goal]) -> Iterator[Row]:
             label = name if theirs is None else f"{name}: {theirs.contestant}"
             yield Row(
                 figure=figure,
-                peer=label if name == FASTEST_PYTHON else name,
+                peer=label if name in FAMILIES else name,
                 theirs=None if theirs is None else theirs.value,
                 goal=goal,
                 note=missing,
@@ -158,8 +183,12 @@ def rows(figures: Sequence[Figure], goals: Sequence[Goal]) -> Iterator[Row]:
 
 
 def summary(figures: Sequence[Figure], lines: Sequence[SummaryRow] = SUMMARY) -> str:
-    """Return a small table: ours beside the fastest setting of each family of peers."""
-    cells = [("", OURS, "client-go", "kube-rs", "fastest in Python")]
+    """Return a small table: ours beside the fastest setting of each family of peers.
+
+    Lines without a figure of ours are left out, and lines without protobuf if there is none.
+    """
+    cells = [["", OURS, "client-go", "kube-rs", "fastest in Python"]]
+    belong = [FAMILIES[name] for name in (BEST_CLIENT_GO, BEST_KUBE_RS, BEST_PYTHON)]
     for line in lines:
         case = [
             it
@@ -167,31 +196,64 @@ def summary(figures: Sequence[Figure], lines: Sequence[SummaryRow] = SUMMARY) ->
             if (it.benchmark, it.case) == (line.benchmark, line.case)
             and it.value is not None
         ]
+        if not line.protobuf:
+            everyone = case
+            case = [it for it in everyone if "protobuf" not in it.contestant]
+            if case == everyone:
+                continue  # it would repeat the line before
+
+        if not any(it.contestant == line.contestant for it in case):
+            continue
+
         families = (
             [it for it in case if it.contestant == line.contestant],
-            [it for it in case if it.contestant.startswith("client-go")],
-            [it for it in case if it.contestant == "kube-rs"],
-            [it for it in case if it.contestant in PYTHON_PEERS],
+            *([it for it in case if belongs(it.contestant)] for belongs in belong),
         )
-        found = [
-            line.best(family, key=lambda it: it.value) if family else None
-            for family in families
-        ]
-        ours, go, rust, python = (
-            "-" if it is None else f"{number(it.value)} {it.unit}" for it in found
+        ours, *peers = (
+            _best(line.best, family) if family else "-" for family in families
         )
-        setting = "" if found[1] is None else found[1].contestant
-        if extra := setting.removeprefix("client-go").removeprefix(" typed JSON"):
-            go += f" ({extra.strip(', ')})"
-
-        if found[3] is not None:
-            python += f" ({found[3].contestant})"
-
-        cells.append((line.what, f"**{ours}**", go, rust, python))
+        cells.append([line.what, f"**{ours}**", *peers])
 
     rule = "|---|--:|--:|--:|--:|"
     texts = [f"| {' | '.join(line)} |" for line in cells]
     return "\n".join([texts[0], rule, *texts[1:]])
+
+
+def _best(best: Callable[..., Figure], figures: Sequence[Figure]) -> str:
+    """Return the best figure, with the setting or the name of its contestant."""
+    found = best(figures, key=lambda it: it.value)
+    text = f"{number(found.value)} {found.unit}"
+    if found.contestant.startswith(OURS):
+        return text
+
+    for known in ("client-go typed JSON", "client-go", "kube-rs"):
+        if found.contestant.startswith(known):
+            setting = found.contestant.removeprefix(known).strip(", ")
+            return f"{text} ({setting})" if setting else text
+
+    return f"{text} ({found.contestant})"
+
+
+def columns(figures: Sequence[Figure], benchmark: str) -> str:
+    """Return a table of a benchmark with a column for each contestant.
+
+    Args:
+        figures: Figures of all benchmarks.
+        benchmark: Name of the benchmark, all of whose contestants are ours.
+    """
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    names: dict[str, str] = {}
+    for it in figures:
+        if it.benchmark == benchmark:
+            names[it.contestant] = it.contestant.removeprefix(OURS).strip(", ")
+            row = found.setdefault((it.case, it.unit), {})
+            row[it.contestant] = number(it.value)
+
+    lines = [["", "", *names.values()], ["---", "---", *["--:" for _ in names]]]
+    for (case, unit), row in found.items():
+        lines.append([case, unit, *(row.get(name, "-") for name in names)])
+
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) if found else ""
 
 
 def number(value: float | None) -> str:

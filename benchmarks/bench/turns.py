@@ -32,11 +32,13 @@ class Course:
         pods: Pods that the server lists.
         changes: Changes that it sends afterwards.
         options: Options of each contestant.
+        content_length: True if the server sends lists with their length, not in chunks.
     """
 
     pods: list[bytes]
     changes: Changes | None = None
     options: tuple[str, ...] = ()
+    content_length: bool = False
 
     def for_the_slow(self) -> Course:
         """Return a smaller course for slow contestants, whose rates do not depend on the size."""
@@ -66,7 +68,12 @@ def in_turns(
         if chosen.changes is not None:
             options += ("--events", str(chosen.changes.count))
 
-        with canned_server(chosen.pods, chosen.changes) as url:
+        with canned_server(
+            chosen.pods,
+            chosen.changes,
+            content_length=chosen.content_length,
+            protobuf=contestant.protobuf,
+        ) as url:
             return contest(contestant, url, *options)
 
     return take_turns(name, contestants, rounds, once)

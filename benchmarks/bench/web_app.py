@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import os
 import time
 from contextlib import asynccontextmanager
@@ -33,7 +34,12 @@ TIMEOUT_SECONDS = 300.0
 
 
 def run_app(
-    pipe: Connection, server: str, url: str, informers: int, core: int | None
+    pipe: Connection,
+    server: str,
+    loop: str,
+    url: str,
+    informers: int,
+    core: int | None,
 ) -> None:
     """Serve until killed.
 
@@ -43,6 +49,7 @@ def run_app(
     Args:
         pipe: Pipe for the port, and then for the responses.
         server: A key of `SERVERS`.
+        loop: Module of the event loop: "asyncio" or "uvloop".
         url: Address of the API server.
         informers: Number of informers, each of another collection.
         core: Core to use; None for any.
@@ -50,7 +57,9 @@ def run_app(
     if core is not None:
         os.sched_setaffinity(0, {core})
 
-    asyncio.run(_run(pipe, SERVERS[server], url, informers))
+    factory = importlib.import_module(loop).new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(_run(pipe, SERVERS[server], url, informers))
 
 
 async def _run(pipe: Connection, serving: Serving, url: str, informers: int) -> None:

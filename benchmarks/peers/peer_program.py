@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import importlib
 import json
 import os
 import re
@@ -267,6 +268,9 @@ def parser_of(doc: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--body", action="store_true", help="index nodes, read phases")
     parser.add_argument("--relist", type=int, default=0, help="changes of a relist")
     parser.add_argument("--changed", type=float, default=1.0, help="their share")
+    parser.add_argument(
+        "--loop", choices=["asyncio", "uvloop"], default="asyncio", help="event loop"
+    )
     return parser
 
 
@@ -285,8 +289,11 @@ def run_program(
     async def run() -> None:
         await program(options).run()
 
+    # uvloop is imported by name, because only some environments have it.
+    module = importlib.import_module(options.loop)
     try:
-        asyncio.run(run())
+        with asyncio.Runner(loop_factory=module.new_event_loop) as runner:
+            runner.run(run())
     except Exception as error:  # noqa: BLE001 - any failure is reported
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from bench import builds
 from bench.builds import BuildFailed, built
+from bench.interpreters import interpreters
 from processes import ROOT
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(builds, "PEERS", made.peers)
     monkeypatch.setenv("PATH", str(made.tools))
     monkeypatch.setenv("HOME", str(made.home))
+    monkeypatch.delenv("PYENV_ROOT", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(made.cache))
     return made
 
@@ -201,6 +204,36 @@ def test_sources_of_all_contestants_exist() -> None:
     for name, language in builds._LANGUAGES.items():
         for pattern in language.sources:
             assert list((builds.PEERS / name).glob(pattern)), (name, pattern)
+
+
+def test_missing_python_is_reported(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # A shim of pyenv for a version that is not installed.
+    machine.install("python3.12", "#!/bin/sh\nexit 127\n")
+    monkeypatch.setattr("bench.interpreters.VERSIONS", ("3.11", "3.12"))
+
+    assert interpreters() == []
+
+    errors = capfd.readouterr().err.splitlines()
+    assert errors == [f"Python {it} is not on the PATH" for it in ("3.11", "3.12")]
+
+
+def test_python_is_set_up_once(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = '#!/bin/sh\n[ "$1" = -c ] && echo 3.12.9 || /bin/mkdir -p "$5"\n'
+    machine.install("python3.12", script)
+    monkeypatch.setattr("bench.interpreters.VERSIONS", ("3.12",))
+    monkeypatch.setattr(sys, "executable", "/bin/true")  # instead of pip
+
+    first = interpreters()
+
+    assert "Setting up Python 3.12.9" in capfd.readouterr().err
+    assert [(it.version, it.exact) for it in first] == [("3.12", "3.12.9")]
+    assert first[0].path.is_relative_to(machine.cache)
+    assert interpreters() == first
+    assert capfd.readouterr().err == ""
 
 
 def test_go_libraries_match_the_tested_kubernetes_release() -> None:

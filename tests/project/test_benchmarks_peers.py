@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -32,8 +34,9 @@ import sys, threading
 from bench.canned_server import Changes, canned_server
 from bench.corpus import encoded_pods
 
-pods, events, rate = map(int, sys.argv[1:])
-with canned_server(encoded_pods(pods), Changes(count=events, rate=rate or None)) as url:
+pods, events, rate, length = map(int, sys.argv[1:])
+changes = Changes(count=events, rate=rate or None)
+with canned_server(encoded_pods(pods), changes, content_length=bool(length)) as url:
     print(url, flush=True)
     try:
         threading.Event().wait()
@@ -44,17 +47,20 @@ with canned_server(encoded_pods(pods), Changes(count=events, rate=rate or None))
 IN_PYTHON = {it.name: it for it in PEERS if it.program.endswith(".py")}
 
 OPTIONS = [
-    ("--metadata-only", "--plain"),
+    ("--metadata-only", "--plain", "--loop", "uvloop"),
     ("--body", "--informers", "3", "--listeners", "2", "--compression", "zstd"),
     ("--list", "stream", "--transform", "drop-managed-fields", "--touch"),
 ]
 
 
 @contextmanager
-def served(pods: int, events: int, *, rate: int = 0) -> Iterator[str]:
+def served(
+    pods: int, events: int, *, rate: int = 0, content_length: bool = False
+) -> Iterator[str]:
     """Run a canned server in its own process."""
+    arguments = map(str, (pods, events, rate, int(content_length)))
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, str(pods), str(events), str(rate)],
+        [sys.executable, "-c", SERVER, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")},
         stdout=subprocess.PIPE,
         text=True,
@@ -126,3 +132,20 @@ def test_contestant_without_a_server_fails_with_the_reason() -> None:
 
     with pytest.raises(Failed, match=f"^aioinformer: .*{nobody} refused"):
         contest(OURSELVES, nobody)
+
+
+def test_server_sends_the_same_list_in_chunks_and_with_its_length() -> None:
+    bodies = []
+    for content_length in (False, True):
+        with (
+            served(PODS, 0, content_length=content_length) as url,
+            urllib.request.urlopen(f"{url}/api/v1/pods?resourceVersion=0") as response,
+        ):
+            chunked = response.headers["Transfer-Encoding"] == "chunked"
+            bodies.append(response.read())
+
+        assert chunked != content_length
+        assert ("Content-Length" in response.headers) == content_length
+
+    assert bodies[0] == bodies[1]
+    assert len(json.loads(bodies[0])["items"]) == PODS

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import pytest
-from bench import record
 from bench.figures import OURS, Figure, median, percentile
-from bench.goals import FASTEST_PYTHON, GOALS, Goal, against, unjudged
-from bench.page import MARKS, write_between_marks, write_page
-from bench.report import SummaryRow, markdown, rows, shown, summary
+from bench.goals import BEST_CLIENT_GO, BEST_PYTHON, GOALS, Goal, against, unjudged
+from bench.page import MARKS, missed, write_between_marks, write_page
+from bench.record import new_run
+from bench.report import SummaryRow, columns, markdown, rows, shown, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ FIGURES = [
     figure("kr8s", 300),
     figure("kube-rs", None, note="cargo is not installed"),
 ]
+RUN = new_run().with_figures("list_sync", FIGURES, 90)
 
 
 def goal(
@@ -81,9 +83,35 @@ def test_goal_is_judged_by_the_ratio_to_its_peer() -> None:
 
 
 def test_fastest_python_peer_excludes_ours_and_go() -> None:
-    wanted = table(FIGURES, goal(8, FASTEST_PYTHON))
+    wanted = table(FIGURES, goal(8, BEST_PYTHON))
 
-    assert wanted[f"{FASTEST_PYTHON}: lightkube"] == ("9.62x", "≥ 8x", "reached")
+    assert wanted[f"{BEST_PYTHON}: lightkube"] == ("9.62x", "≥ 8x", "reached")
+
+
+def test_best_of_a_family_depends_on_the_direction() -> None:
+    figures = [*FIGURES, figure("client-go typed protobuf", 9_000)]
+    label = f"{BEST_CLIENT_GO}: client-go typed"
+
+    most = table(figures, goal(20, BEST_CLIENT_GO, at="most"))
+    assert most[f"{label} JSON"] == ("16x", "≤ 20x", "reached")
+    least = table(figures, goal(5, BEST_CLIENT_GO))
+    assert least[f"{label} protobuf"] == ("5.35x", "≥ 5x", "reached")
+
+
+def test_missed_goals_are_explained() -> None:
+    reached = replace(goal(10, "client-go typed JSON"), why="Of us.")
+    goals = [
+        reached,
+        *(replace(goal(9, it), why="Of them.") for it in ("lightkube", "x")),
+    ]
+    assert list(missed(list(rows(FIGURES, goals)))) == []
+
+    harder = [replace(it, bound=20) for it in goals]
+    (both,) = missed(list(rows(FIGURES[:2], harder[:1])))
+    (theirs,) = missed(list(rows(FIGURES, harder[1:])))
+
+    assert both == f"* Missed: list_sync: {CASE}, ≥ 20x client-go typed JSON. Of us.\n"
+    assert theirs == f"* Missed: list_sync: {CASE}, ≥ 20x lightkube. Of them.\n"
 
 
 def test_goal_without_a_peer_is_judged_by_our_figure() -> None:
@@ -93,12 +121,10 @@ def test_goal_without_a_peer_is_judged_by_our_figure() -> None:
 
 def test_goal_with_unmeasured_peer_is_reported() -> None:
     for figures in (FIGURES[:1], [FIGURES[0], FIGURES[4]]):
-        wanted = table(
-            figures, goal(2, "client-go typed JSON"), goal(1, FASTEST_PYTHON)
-        )
+        wanted = table(figures, goal(2, "client-go typed JSON"), goal(1, BEST_PYTHON))
 
         assert wanted["client-go typed JSON"][1:] == ("≥ 2x", "not measured")
-        assert wanted[FASTEST_PYTHON][1:] == ("≥ 1x", "not measured")
+        assert wanted[BEST_PYTHON][1:] == ("≥ 1x", "not measured")
         assert against(goal(2, "client-go typed JSON"), figures) is None
 
 
@@ -144,8 +170,7 @@ def test_goals_are_unique() -> None:
 
 
 def test_page_has_a_line_for_each_figure(tmp_path: Path) -> None:
-    measured = {"list_sync": record.circumstances(FIGURES, 3)}
-    text = write_page(measured, tmp_path)
+    text = write_page(RUN, tmp_path)
     page = (tmp_path / "README.md").read_text()
 
     assert text in page
@@ -153,19 +178,20 @@ def test_page_has_a_line_for_each_figure(tmp_path: Path) -> None:
         assert peer.contestant in page
 
     assert "Not measured: memory: 10,000 pods stored" in page
-    assert f"commit {measured['list_sync'].commit}" in page
+    assert page.count(f"commit {RUN.commit}, {RUN.machine}; Python ") == 1
+    assert "The run took 2 minutes: `list_sync` 1.5." in page
     assert (tmp_path / "list_sync.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_summary_is_replaced_between_marks_only(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nbehind\n")
-    measured = {"list_sync": record.circumstances(FIGURES, 3)}
     for _ in range(2):
-        write_between_marks(readme, measured)
+        write_between_marks(readme, RUN)
 
     text = readme.read_text()
     assert text.startswith(f"before\n{MARKS[0]}\n|  | aioinformer | client-go |")
+    assert text.count(f"commit {RUN.commit}") == 1
     assert text.endswith(f"{MARKS[1]}\nbehind\n")
     assert "old" not in text
 
@@ -188,24 +214,52 @@ def test_summary_names_the_fastest_setting_of_each_family(
     assert last == f"| List | **48,100 pods/s** | {go} | - | {python} |"
 
 
+def test_summary_may_leave_out_protobuf() -> None:
+    figures = [*FIGURES, figure("client-go typed protobuf", 30_000)]
+    line = SummaryRow(what="List", benchmark="list_sync", case=CASE)
+    lines = [line, replace(line, protobuf=False)]
+
+    *_, default, without = summary(figures, lines).splitlines()
+
+    assert "| 30,000 pods/s (typed protobuf) |" in default
+    assert "| 3,000 pods/s |" in without
+    assert len(summary(FIGURES, lines).splitlines()) == 3
+
+
+def test_summary_omits_rows_without_a_figure_of_ours() -> None:
+    line = SummaryRow(what="List", benchmark="list_sync", case=CASE)
+
+    assert len(summary(FIGURES, [line]).splitlines()) == 3
+    assert len(summary(FIGURES[1:], [line]).splitlines()) == 2
+
+
 def test_page_without_marks_is_unchanged(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("nothing\n")
 
     with pytest.raises(ValueError, match="marks"):
-        write_between_marks(readme, {})
+        write_between_marks(readme, RUN)
 
     assert readme.read_text() == "nothing\n"
 
 
-def test_figures_survive_a_round_trip(tmp_path: Path) -> None:
-    measured = {"list_sync": record.circumstances(FIGURES, 3)}
-    path = tmp_path / "deep" / "figures.json"
-    assert record.read(path) == {}
+def test_contestants_may_be_columns() -> None:
+    old, new = (f"{OURS}, Python 3.{minor}" for minor in (11, 14))
+    elsewhere = Figure(benchmark="x", case="c", contestant=OURS, unit="ms", value=1.0)
+    figures = [
+        figure(old, 1_000),
+        figure(new, 2_000),
+        figure(new, 5, "other"),
+        elsewhere,
+    ]
 
-    record.write(path, measured)
-
-    assert record.read(path) == measured
+    assert columns(figures, "list_sync").splitlines() == [
+        "|  |  | Python 3.11 | Python 3.14 |",
+        "| --- | --- | --: | --: |",
+        f"| {CASE} | pods/s | 1,000 | 2,000 |",
+        "| other | pods/s | - | 5 |",
+    ]
+    assert columns(figures, "memory") == ""
 
 
 def test_table_columns_are_aligned() -> None:

@@ -3,6 +3,7 @@
 //
 //	client_go URL [--events N] [--body] [--relist N] [--changed F]
 //	          [--mode typed|untyped|protobuf] [--watch-list=true|false]
+//	client_go encode <JSON >PROTOBUF
 //
 // All settings are the defaults of client-go, except the rate limit, which is off, and JSON
 // in mode typed: by default a typed client requests protobuf, which is mode protobuf. With
@@ -40,6 +41,11 @@ type options struct {
 }
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "encode" {
+		encode(os.Stdin, os.Stdout)
+		return
+	}
+
 	opts := parsed(os.Args[1:])
 	choose(opts.watchList)
 	informer, start := prepared(opts)

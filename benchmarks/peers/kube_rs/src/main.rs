@@ -2,9 +2,11 @@
 //! benchmarks. bench/contestant.py describes its protocol.
 //!
 //!     kube_rs URL [--events N] [--body] [--relist N] [--changed F]
+//!             [--list pages|cache|stream]
 //!
 //! The watcher has its default settings (pages of 500), and the default backoff, which the
-//! documentation recommends. A relist repeats every pod, changed or not, and the store changes
+//! documentation recommends. With `--list cache` it accepts any version, which a server sends
+//! from its watch cache in one response. With `--list stream` it streams the first list. A relist repeats every pod, changed or not, and the store changes
 //! at its end, which is when a relist counts as complete.
 
 mod handler;
@@ -36,6 +38,7 @@ struct Options {
     body: bool,
     relist: usize,
     changed: String,
+    list: String,
 }
 
 #[tokio::main]
@@ -50,7 +53,7 @@ async fn run() -> Result<(), Failure> {
     let options = parsed(env::args().skip(1))?;
     let pods: Api<Pod> = Api::all(client(&options.url).await?);
     let (copy, writer) = reflector::store();
-    let stream = reflector(writer, watcher(pods, watcher::Config::default()));
+    let stream = reflector(writer, watcher(pods, settings(&options.list)?));
     let mut stream = pin!(stream.default_backoff());
     let mut handler = Handler::new(options.body);
     report(json!({"at": "start", "resident": memory("VmRSS")?}));
@@ -139,6 +142,7 @@ async fn next(
 fn parsed(mut arguments: impl Iterator<Item = String>) -> Result<Options, Failure> {
     let mut options = Options {
         changed: "1".to_owned(),
+        list: "pages".to_owned(),
         ..Options::default()
     };
     while let Some(argument) = arguments.next() {
@@ -147,6 +151,7 @@ fn parsed(mut arguments: impl Iterator<Item = String>) -> Result<Options, Failur
             "--events" => options.events = value()?.parse()?,
             "--relist" => options.relist = value()?.parse()?,
             "--changed" => options.changed = value()?,
+            "--list" => options.list = value()?,
             "--body" => options.body = true,
             _ if argument.starts_with('-') || !options.url.is_empty() => {
                 return Err(format!("unknown option {argument}").into());
@@ -158,6 +163,16 @@ fn parsed(mut arguments: impl Iterator<Item = String>) -> Result<Options, Failur
         return Err("pass the URL of one server".into());
     }
     Ok(options)
+}
+
+fn settings(list: &str) -> Result<watcher::Config, Failure> {
+    let default = watcher::Config::default();
+    match list {
+        "pages" => Ok(default),
+        "cache" => Ok(default.any_semantic()),
+        "stream" => Ok(default.streaming_lists()),
+        _ => Err(format!("unknown list {list}").into()),
+    }
 }
 
 async fn client(url: &str) -> Result<Client, Failure> {
