@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,7 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
         return False
 
     patch.setattr(Member, "_claim", claim)
-    patch.setattr(GroupView, "is_free", lambda *_: True)
-    patch.setattr(GroupView, "is_absent", lambda *_: True)
+    patch.setattr(GroupView, "free_at", lambda *_: -math.inf)
 
 
 def no_creation_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -162,3 +162,17 @@ def dead_if_the_epoch_differs(patch: pytest.MonkeyPatch) -> None:
         return seen is not None and (seen.lease.epoch != epoch or not seen.lease.holder)
 
     patch.setattr(GroupView, "is_dead", is_dead)
+
+
+def trust_in_creations(patch: pytest.MonkeyPatch) -> None:
+    """Take a free fence at once, whoever worked before it was created."""
+    real = GroupView.free_at
+
+    def free_at(self: GroupView, index: int, me: str, epoch: int) -> float:
+        fence = self.fence(index)
+        if fence is not None and not fence.holder:
+            return -math.inf
+
+        return real(self, index, me, epoch)
+
+    patch.setattr(GroupView, "free_at", free_at)

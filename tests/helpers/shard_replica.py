@@ -89,7 +89,6 @@ class Replica:
         server = self.world.server
         server.requests += 1
         now = self.local()
-        first = not self._known and not self._shown
         names = list(server.leases)
         self.random.shuffle(names)
         gone = [name for name in self._known if name not in server.leases]
@@ -102,9 +101,7 @@ class Replica:
         self._known = dict.fromkeys(names)
         self._shown = len(server.log)
         self._arriving.clear()
-        if first or not self.member._view.synced:
-            self.member.synced(now)
-
+        self.member.synced(now)
         self.world.watching[self] = None
         self.drive()
 

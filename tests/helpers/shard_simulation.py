@@ -43,6 +43,8 @@ FAULTS = (
     "away",
     "delete",
     "delete_all",
+    "delete_again",
+    "blind",
     "scale",
 )
 
@@ -393,6 +395,14 @@ class Simulation:
 
     def _delete_all(self, _: Replica) -> None:
         self._delete_leases(sorted(self.server.leases))
+
+    def _delete_again(self, replica: Replica) -> None:
+        """Delete all Leases repeatedly, about when absent fences are created again."""
+        seconds = self.timing.lease_duration * self.random.uniform(0.8, 1.3)
+        for number in range(12):
+            self.after(seconds + number * 0.4, lambda: self._delete_all(replica))
+
+        self._delete_all(replica)
 
     def _blind(self, _: Replica) -> None:
         """All Leases are deleted while no owner can see it, and a newcomer joins."""

@@ -8,7 +8,7 @@ Leases by `lease_watch.LeaseWatch`, sends writes, and tells users.
 To drive a member without `replica`:
 
 1. Watch the Leases with the label `aioinformer.dev/shards: <group>`, in one ordered watch.
-   Call `lease_seen()` and `lease_gone()` for each change, and `synced()` after the first list.
+   Call `lease_seen()` and `lease_gone()` for each change, and `synced()` after each list.
 2. Call `step()` after every input, and when the clock passes `next_due`. Do the commands that
    it returns, in their order. Each call may change `next_due`.
 3. Send each `Write` in a task of its own, and call `answered()` exactly once. Give up after
@@ -39,10 +39,12 @@ What keeps two replicas apart:
 - A member that lost its ranges joins in a new epoch when all its work has ended. That frees
   the fences of the old one.
 - A range changes hands by drain, release and acquire, in that order.
+- An absent fence is created as free, and belongs to nobody until an update of what the watch
+  has shown. A creation cannot tell "still absent" from "absent again": `GroupView.free_at`
+  waits for an owner whose fence was deleted, and for owners of before the own list.
 
 What remains: who writes a holder by hand, or restores Leases from a backup, can give a
-range to two members until their watches show it. Deleting Leases is safe, also all at once,
-with two exceptions: every owner is cut off from the API and another replica starts at that
-moment; or a fence is deleted again right after a member created it, while the creation by
-another member, which waited for the same absence, is on its way.
+range to two members until their watches show it. Deleting Leases is safe, also all at once
+and repeatedly, with one exception: every owner is cut off from the API, and another replica
+starts at that moment.
 """

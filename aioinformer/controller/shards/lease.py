@@ -63,7 +63,7 @@ class Role(StrEnum):
 
 
 class Flag(StrEnum):
-    """Statement of a member about itself."""
+    """Statement of a member about itself, or of a free fence."""
 
     JOINING = "joining"
     """It has not seen its own Lease yet."""
@@ -73,6 +73,8 @@ class Flag(StrEnum):
     """It could not take its ranges, so others should have them."""
     OWNER = "owner"
     """It has written a fence in this or an earlier epoch."""
+    CREATED = "created"
+    """Nobody has had this fence since it replaced an absent one: see `GroupView.free_at`."""
 
 
 @lru_cache(maxsize=1 << 12)
@@ -100,7 +102,7 @@ class ShardLease:
         ranges: Number of ranges of the group.
         field: Field of an object's metadata that is hashed.
         index: Number of the range of a fence; -1 for others.
-        flags: Statements of a member about itself.
+        flags: Statements of a member about itself, or of a free fence.
         seconds: `leaseDurationSeconds`, for people.
         acquired: `acquireTime`, for people.
         renewed: `renewTime`, different in each write of a member.

@@ -14,7 +14,11 @@ from aioinformer.cache import OrderedFIFO
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.controller.shards.lease import GROUP_LABEL, ShardLease
 from aioinformer.errors import DecodeError
-from aioinformer.informer.listwatch.recovery import is_refusal
+from aioinformer.informer.listwatch.recovery import (
+    Recovery,
+    is_refusal,
+    recovery_for,
+)
 from aioinformer.informer.notifications import Deleted, object_of
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.model.resources import LEASES
@@ -56,7 +60,7 @@ class LeaseReader(Protocol):
         """Take the name of a Lease that was deleted, perhaps while disconnected."""
 
     def leases_synced(self) -> None:
-        """Take note that all Leases of a first list were passed on."""
+        """Take note that all Leases of a list were passed on."""
 
 
 class LeaseWatch:
@@ -84,6 +88,8 @@ class LeaseWatch:
         # Versions of Leases that are known to be old, and since when.
         self._outdated: dict[str, tuple[str, float]] = {}
         self._shown_seconds = SHOWN_SECONDS
+        # True once the list of the informer was passed on, and if it needs another one.
+        self._passed = self._expired = False
         # True while watches are replaced because they fail.
         self._failing = False
 
@@ -121,7 +127,9 @@ class LeaseWatch:
                 # The reader gets the writes in the order of the server.
                 queue=OrderedFIFO(key_func=attrgetter("key")),
             )
+            informer.set_watch_error_handler(self._failed)
             self._informer, self._began = informer, _now()
+            self._passed = self._expired = False
             self._outdated.clear()
             async with asyncio.TaskGroup() as group:
                 tasks = [
@@ -130,7 +138,8 @@ class LeaseWatch:
                 ]
                 while True:
                     await asyncio.sleep(_CHECK_SECONDS)
-                    if (fails := self._fails()) or self._is_late():
+                    fails = self._fails()
+                    if fails or self._expired or self._is_late():
                         break
 
                 for task in tasks:
@@ -154,7 +163,7 @@ class LeaseWatch:
         """Pass on the list in one step, and then each change.
 
         A member that saw a part of a list would take its own Lease for a sign that it
-        has seen everything before.
+        has seen everything before. So the list of another informer replaces a relist.
         """
         await informer.wait_synced(fail_fast=False)
         listed = informer.indexer.list()
@@ -166,7 +175,13 @@ class LeaseWatch:
             self._take(it)
 
         self._reader.leases_synced()
+        self._passed = True
         informer.add_event_handler(on_event=self._notice, name="member")
+
+    def _failed(self, error: Exception) -> None:
+        """Ignore the informer if it cannot continue its watch."""
+        if self._passed and recovery_for(error) is not Recovery.RESUME:
+            self._expired = True
 
     def _is_late(self) -> bool:
         since = min((it for _, it in self._outdated.values()), default=math.inf)
@@ -196,6 +211,9 @@ class LeaseWatch:
         return None if self._informer is None else self._informer.status
 
     def _notice(self, event: Notification) -> None:
+        if self._expired:
+            return
+
         obj = object_of(event)
         if isinstance(event, Deleted):
             self._note(obj.name, "")

@@ -128,8 +128,8 @@ class Member:
     # ------------------------------------------------------------ inputs
 
     def synced(self, now: float) -> None:
-        """Record that all Leases of the first list were passed to `lease_seen`."""
-        self._view.start(now)
+        """Record that all Leases of a list were passed to `lease_seen`."""
+        self._view.listed(now)
         self._upkeep.group_gone(now)
         self._touch()
 
@@ -512,7 +512,10 @@ class Member:
     def _claim(
         self, index: int, now: float, wall: datetime, owner: bool = True
     ) -> bool:
-        """Write a fence as one's own, or as free. Return False if it has to wait."""
+        """Write a fence as one's own, or as free. Return False if it has to wait.
+
+        All fences of a new group are created at once, as nobody can have worked there.
+        """
         base = self._view.fence(index)
         name = fence_name(self._blank.group, index)
         at = self._outbox.may_write_at(name, base)
@@ -523,7 +526,11 @@ class Member:
         if self._outbox.is_full:
             return False  # an answer comes first
 
-        lease = self._own.fence(index, base, owner, self._outbox.stamp(wall))
+        stamp, flags = self._outbox.stamp(wall), frozenset[Flag]()
+        if base is None and not owner and index not in self._upkeep.to_create:
+            flags = frozenset({Flag.CREATED})
+
+        lease = self._own.fence(index, base, owner, stamp, flags)
         if owner and not self._owner:
             self._owner = True
             self._renew_at = now
@@ -687,15 +694,12 @@ class Member:
         self, index: int, part: RangeRecord, wanted: bool, now: float, wall: datetime
     ) -> None:
         fence = self._view.fence(index)
-        if fence is None:
-            free = self._view.is_absent(index, now)
-            if wanted and not free:
-                self._due(self._view.absent[index] + self.timing.lease_duration)
-        else:
-            free = self._view.is_free(fence) or self._own.is_mine(fence)
-
-        if not (wanted and free):
+        at = self._view.free_at(index, self.identity, self.epoch)
+        if not wanted or now < at:
             part.free = None
+            if wanted:
+                self._due(at)
+
             if fence is not None and self._own.is_mine(fence):
                 part.state = RangeState.RELEASING  # an unanswered write arrived
                 self._claim(index, now, wall, owner=False)
@@ -711,7 +715,8 @@ class Member:
         if (at := part.free + self.timing.unable) > now:
             self._due(at)
 
-        if self._claim(index, now, wall):
+        owner = fence is not None
+        if self._claim(index, now, wall, owner) and owner:
             part.state = RangeState.ACQUIRING
 
     def _can_take_none(self, now: float) -> bool:

@@ -128,7 +128,12 @@ class OwnLease:
         )
 
     def fence(
-        self, index: int, base: ShardLease | None, owner: bool, stamp: str
+        self,
+        index: int,
+        base: ShardLease | None,
+        owner: bool,
+        stamp: str,
+        flags: frozenset[Flag] = frozenset(),
     ) -> ShardLease:
         """Return the fence of a range to write: as one's own, or as free."""
         return replace(
@@ -138,6 +143,7 @@ class OwnLease:
             index=index,
             holder=self._identity if owner else "",
             epoch=self.epoch if owner else 0,
+            flags=flags,
             acquired=stamp,
             renewed=stamp,
             seconds=math.ceil(self._timing.lease_duration),

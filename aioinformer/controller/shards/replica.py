@@ -393,10 +393,9 @@ class Replica:
         self._feed(lambda: self._member.lease_gone(name, now, missed=missed))
 
     def leases_synced(self) -> None:
-        """Pass the end of the first list to the member. The watch calls it."""
-        if not self._synced:
-            self._synced = True
-            self._feed(lambda: self._member.synced(self._clock.now()))
+        """Pass the end of a list to the member. The watch calls it."""
+        self._synced = True
+        self._feed(lambda: self._member.synced(self._clock.now()))
 
     def _feed(self, call: Callable[[], None]) -> None:
         try:

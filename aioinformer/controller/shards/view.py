@@ -6,6 +6,7 @@ Answers to own writes are ahead of it: they say what the next write replaces, an
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -48,6 +49,7 @@ class GroupView:
         group: Lease of the group, or None.
         members: Leases of members by name.
         fences: Fence of each range, or None.
+        since: Time of the last list. Every change after it is shown.
         absent: Time since which each fence is missing.
         seen_fence: True once any fence was seen.
         written: Answered own writes that the watch has not shown, by name.
@@ -62,34 +64,38 @@ class GroupView:
         self.group: ShardLease | None = None
         self.members: dict[str, SeenMember] = {}
         self.fences: list[ShardLease | None] = [None] * ranges
+        self.since: float = 0.0
         self.absent: list[float] = [0.0] * ranges
         self.seen_fence: bool = False
         self.written: dict[str, ShardLease] = {}
         self._group_name = group
         self._timing = timing
         self._ranges = ranges
+        # Owner of each range whose fence was deleted, and when, until another has it.
+        self._last_owners: dict[int, tuple[ShardLease, float]] = {}
         # Members that a fence names and that have no Lease, by the name of it.
         self._unknown: dict[str, float] = {}
 
     # ------------------------------------------------------------ changes
 
-    def start(self, now: float) -> None:
-        """Record that the first list is complete: what it did not show is absent."""
+    def listed(self, now: float) -> None:
+        """Record that a list is complete: what it did not show is absent."""
         self.synced = True
+        self.since = now
         self.absent = [now] * self._ranges
 
     def see(self, lease: ShardLease, now: float) -> None:
         """Record a Lease."""
+        if lease.role is Role.FENCE:
+            self._see_fence(lease, now)
+
         written = self.written.get(lease.name)
         if written is not None and not self.is_newer(written, lease):
             del self.written[lease.name]
 
         if lease.role is Role.GROUP:
             self.group = lease
-        elif lease.role is Role.FENCE:
-            self.fences[lease.index] = lease
-            self.seen_fence = True
-        else:
+        elif lease.role is Role.MEMBER:
             before = self.members.get(lease.name)
             joining = None
             if Flag.JOINING in lease.flags:
@@ -99,6 +105,32 @@ class GroupView:
 
             self.members[lease.name] = SeenMember(lease, now, joining)
             self._unknown.pop(lease.name, None)
+
+    def _see_fence(self, lease: ShardLease, now: float) -> None:
+        before = self.fences[lease.index]
+        if before is not None and before.uid != lease.uid:  # a list skips deletions
+            self._fence_gone(lease.index, now)
+            before = None
+
+        last = self._last_owners.get(lease.index)
+        if last is not None and lease.holder:
+            # An update was made on what was seen, after the wait for the last owner. A
+            # creation proves that only if it is by that owner.
+            owner = last[0]
+            same = (owner.holder, owner.epoch) == (lease.holder, lease.epoch)
+            if same or before is not None:
+                del self._last_owners[lease.index]
+
+        self.fences[lease.index] = lease
+        self.seen_fence = True
+
+    def _fence_gone(self, index: int, now: float) -> None:
+        last = self.fence(index)
+        if last is not None and last.holder:
+            self._last_owners[index] = last, now
+
+        self.fences[index] = None
+        self.absent[index] = now
 
     def wrote(self, lease: ShardLease) -> None:
         """Record the answer to an own write, unless the watch was faster."""
@@ -114,18 +146,19 @@ class GroupView:
 
     def forget(self, name: str, now: float) -> int | None:
         """Record that a Lease was deleted, and return the index of a fence."""
+        found = None
+        for index, fence in enumerate(self.fences):
+            if fence is not None and fence.name == name:
+                self._fence_gone(index, now)
+                found = index
+                break
+
         self.written.pop(name, None)
         if self.group is not None and self.group.name == name:
             self.group = None
 
         self.members.pop(name, None)
-        for index, fence in enumerate(self.fences):
-            if fence is not None and fence.name == name:
-                self.fences[index] = None
-                self.absent[index] = now
-                return index
-
-        return None
+        return found
 
     def excuse(self, now: float, grace: float) -> None:
         """Count the silence of others at most up to `grace` seconds before its limit.
@@ -187,14 +220,44 @@ class GroupView:
         lease = seen.lease
         return lease.epoch > epoch or (lease.epoch == epoch and not lease.holder)
 
-    def is_free(self, fence: ShardLease) -> bool:
-        """Return True if nobody can work under a fence."""
-        return not fence.holder or self.is_dead(fence.holder, fence.epoch)
+    def free_at(self, index: int, me: str, epoch: int) -> float:
+        """Return the time from which a member may write the fence of a range.
 
-    def is_absent(self, index: int, now: float) -> bool:
-        """Return True if a fence is missing for so long that its owner cannot work."""
-        missing = self.fence(index) is None
-        return missing and now >= self.absent[index] + self._timing.lease_duration
+        It may create an absent one as free, and make an existing one its own. A creation
+        by somebody else may have been under way for long: who worked on the range
+        meanwhile, and whose fence was deleted again, has seen neither that nor the new
+        fence. So the new one is not used before that owner must have ended.
+
+        Args:
+            index: Number of the range.
+            me: Identity of the member.
+            epoch: Its epoch.
+
+        Returns:
+            Time; infinite while there is an owner, or until the watch shows the fence.
+        """
+        wait = self._timing.lease_duration
+        fence = self.fence(index)
+        if fence is None:
+            return self.absent[index] + wait
+
+        mine = (fence.holder, fence.epoch) == (me, epoch)
+        if fence.holder and not mine and not self.is_dead(fence.holder, fence.epoch):
+            return math.inf
+
+        at = -math.inf
+        if (last := self._last_owners.get(index)) is not None:
+            owner, gone = last
+            if not self.is_dead(owner.holder, owner.epoch):
+                at = gone + wait
+
+        if Flag.CREATED in fence.flags:
+            if fence is not self.fences[index]:
+                return math.inf
+
+            at = max(at, self.since + wait)
+
+        return at
 
     def silent_at(self, seen: SeenMember) -> float:
         """Return the time from which a member may be expelled."""

@@ -691,6 +691,106 @@ def test_deleted_leases_are_all_created_again_while_work_goes_on() -> None:
     assert not any(isinstance(each, Cancel) for each in driver.told)
 
 
+def test_absent_fence_is_created_as_free_and_taken_once_the_watch_shows_it() -> None:
+    """Its creation may replace one of which nobody knew that it was deleted again."""
+    server = LeaseServer()
+    put(server, Role.GROUP, "b", 1, ranges=1)
+    driver = Driver(server, ranges=1)
+    driver.run(19.9)
+    driver.shows = False
+    driver.run(1)
+    fence = driver.fence(0)
+    assert fence is not None
+    assert not fence.holder
+    assert fence.flags == {Flag.CREATED}
+    driver.run(3)
+    assert driver.fence(0) is fence
+    driver.shows = True
+    driver.run(0.3)
+    fence = driver.fence(0)
+    assert fence is not None
+    assert (fence.holder, fence.flags) == ("a", frozenset())
+    assert driver.started == [0]
+
+
+def after_a_lost_fence() -> Driver:
+    """Return a member that has seen fences of b deleted, and one created again."""
+    server = LeaseServer()
+    put(server, Role.GROUP, "b", 1)
+    for index in (0, 1):
+        put(server, Role.FENCE, "b", 1, index=index)
+
+    driver = Driver(server)
+    renewing(driver, 3)
+    put(server, Role.MEMBER, "b", 1, flags=(Flag.LEAVING,))
+    for index in (0, 1):
+        server.delete(f"sites-range-0{index}")
+
+    return driver
+
+
+def test_fence_that_another_member_has_created_is_not_used_while_its_owner_may_work() -> (
+    None
+):
+    driver = after_a_lost_fence()
+    put(driver.server, Role.FENCE, index=0, flags=(Flag.CREATED,))
+    renewing(driver, 19, "b", 1, Flag.LEAVING)
+    assert not driver.member.held
+    renewing(driver, 2, "b", 1, Flag.LEAVING)
+    assert driver.member.held == {0, 1}
+
+
+def test_fence_that_its_owner_has_created_again_is_taken_once_it_is_free() -> None:
+    driver = after_a_lost_fence()
+    put(driver.server, Role.FENCE, "b", 1, index=0)
+    renewing(driver, 2, "b", 1, Flag.LEAVING)
+    put(driver.server, Role.FENCE, index=0)
+    renewing(driver, 2, "b", 1, Flag.LEAVING)
+    assert driver.member.held == {0}
+
+
+def test_fence_that_its_owner_creates_late_is_not_used_while_another_may_work() -> None:
+    driver = alone(ranges=1)
+    put(driver.server, Role.FENCE, "b", 1, index=0, ranges=1)
+    driver.run(2)
+    driver.server.delete("sites-range-00")
+    driver.watch()
+    put(
+        driver.server, Role.FENCE, "a", 1, index=0, ranges=1
+    )  # it was under way since before
+    driver.run(18)
+    assert not driver.member.held
+    driver.run(3)
+    assert driver.member.held == {0}
+
+
+def test_newcomer_does_not_use_a_created_fence_that_may_have_had_an_owner() -> None:
+    server = LeaseServer()
+    put(server, Role.GROUP, "b", 1)
+    put(server, Role.FENCE, index=0, flags=(Flag.CREATED,))
+    put(server, Role.FENCE, index=1)
+    driver = Driver(server)
+    driver.run(19)
+    assert driver.member.held == {1}
+    driver.run(2)
+    assert driver.member.held == {0, 1}
+
+
+def test_list_that_skips_a_deletion_does_not_hide_the_last_owner() -> None:
+    driver = after_a_lost_fence()
+    driver.shows = False
+    put(driver.server, Role.FENCE, index=0, flags=(Flag.CREATED,))
+    for lease in driver.server.leases.values():
+        driver.member.lease_seen(lease, driver.now)
+
+    driver.member.synced(driver.now)
+    driver.shows = True
+    renewing(driver, 19, "b", 1, Flag.LEAVING)
+    assert not driver.member.held
+    renewing(driver, 2, "b", 1, Flag.LEAVING)
+    assert driver.member.held == {0, 1}
+
+
 def test_lease_of_an_expelled_member_is_deleted_in_the_end() -> None:
     driver = alone()
     name = member_name("sites", "b")
@@ -747,6 +847,14 @@ def test_views_say_who_owns_what() -> None:
         ),
         (mutants.no_expel, test_member_that_renews_in_time_is_not_expelled),
         (mutants.no_echo, test_answered_renewals_alone_do_not_move_the_deadline),
+        (
+            mutants.trust_in_creations,
+            test_fence_that_another_member_has_created_is_not_used_while_its_owner_may_work,
+        ),
+        (
+            mutants.trust_in_creations,
+            test_newcomer_does_not_use_a_created_fence_that_may_have_had_an_owner,
+        ),
     ],
 )
 def test_directed_test_finds_a_missing_rule(
