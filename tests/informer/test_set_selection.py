@@ -238,6 +238,22 @@ async def test_needed_list_is_not_repeated_when_more_shards_follow() -> None:
         assert listed == [FIRST, quarters[2], quarters[3]]
 
 
+async def test_list_continues_when_a_part_of_its_shards_is_not_wanted_any_more() -> (
+    None
+):
+    async with first_half() as pods:
+        three = ShardSelector(ranges_of(4)[:3])
+        pods.server.list_seconds = lambda: 5.0
+        pods.informer.set_selection(shards=ALL)
+        await asyncio.sleep(4)
+        pods.informer.set_selection(shards=three)
+
+        await pods.informer.wait_selection(timeout=2)
+        assert [it.shards for it, _ in pods.server.lists] == [FIRST, SECOND]
+        wanted = [it for it in NAMES if three.selects(KubeObject.of(named(it)))]
+        assert pods.stored == sorted(wanted)
+
+
 async def test_expired_version_during_a_change_leads_to_one_list_of_all() -> None:
     async with first_half() as pods:
         pods.server.list_seconds = lambda: 5.0

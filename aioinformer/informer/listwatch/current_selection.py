@@ -229,11 +229,10 @@ class Widen:
     selectors: Selectors
     added: ShardSelector
 
-    def lacks(self, shards: ShardSelector) -> bool:
-        """Return True if it does not add all of some shards."""
-        return shards.field != self.added.field or bool(
-            shards.without(self.added).ranges
-        )
+    def has_some(self, shards: ShardSelector) -> bool:
+        """Return True if it adds a part of some shards at least."""
+        rest = shards.without(self.added)
+        return shards.field == self.added.field and rest != shards
 
     def part(self, active: Selectors, shards: ShardSelector) -> Selectors:
         """Return the selectors after some of its shards were added."""

@@ -167,7 +167,7 @@ class SelectionChanges:
                     return Reselected()
                 case Narrow(selectors=selectors):
                     await self._narrow(selectors)
-                case Widen() if added is None or change.lacks(added.added):
+                case Widen() if added is None or not change.has_some(added.added):
                     await self.leave_added()
                     self._begin_added(change, version)
                     return None

@@ -218,6 +218,6 @@ def test_part_of_the_added_shards_leads_to_a_part_of_the_selection() -> None:
     part = change.part(Selectors(shards=shards(0)), shards(2))
 
     assert part == Selectors(shards=shards(0, 2))
-    assert not change.lacks(shards(2))
-    assert change.lacks(shards(2, 3))
-    assert change.lacks(ShardSelector(QUARTERS[1:2], "namespace"))
+    assert change.has_some(shards(2, 3))
+    assert not change.has_some(shards(0, 3))
+    assert not change.has_some(ShardSelector(QUARTERS[1:2], "namespace"))
