@@ -33,8 +33,8 @@ class ShardListener:
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
 
-    def hold(self, numbers: frozenset[int]) -> None:
-        self.calls.append(("hold", len(numbers)))
+    def keep(self, numbers: frozenset[int]) -> None:
+        self.calls.append(("keep", len(numbers)))
 
     def start(self, number: int) -> None:
         self.calls.append(("start", number))
@@ -77,7 +77,7 @@ class Work:
         self._ends: dict[int, asyncio.TimerHandle] = {}
         self.dead = False
 
-    def hold(self, numbers: frozenset[int]) -> None:
+    def keep(self, numbers: frozenset[int]) -> None:
         self.told = numbers
 
     def start(self, number: int) -> None:

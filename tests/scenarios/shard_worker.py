@@ -74,7 +74,7 @@ class Record:
         self._identity = identity
         self._started: set[int] = set()
 
-    def hold(self, numbers: frozenset[int]) -> None:
+    def keep(self, numbers: frozenset[int]) -> None:
         """Nothing: this user stores no objects."""
 
     def start(self, number: int) -> None:

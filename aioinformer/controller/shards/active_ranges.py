@@ -151,7 +151,7 @@ class ActiveRanges:
         shards = self._informer.selection.shards
         return self.kept == self.active and shards == self._selector(self.kept)
 
-    def hold(self, numbers: frozenset[int]) -> None:
+    def keep(self, numbers: frozenset[int]) -> None:
         """Keep the objects of these ranges: see `ShardUser`."""
         self.kept = numbers
         self._selecting.kept[self] = numbers

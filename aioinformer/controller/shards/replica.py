@@ -529,11 +529,11 @@ class Replica:
         if numbers != self._told:
             self._told = numbers
             for user in tuple(self._users):
-                user.hold(numbers)
+                user.keep(numbers)
 
     def introduce(self, user: ShardUser) -> None:
         """Tell a new user which ranges are owned."""
-        user.hold(self._told)
+        user.keep(self._told)
         for number in sorted(self.held & self._working):
             user.start(number)
 

@@ -170,9 +170,9 @@ class Sharding:
 
     # ------------------------------------------------------------ the user of the group
 
-    def hold(self, numbers: frozenset[int]) -> None:
+    def keep(self, numbers: frozenset[int]) -> None:
         """Keep the objects of these ranges in memory."""
-        self._ranges.hold(numbers)
+        self._ranges.keep(numbers)
         for number in self._missed.keys() - numbers:
             del self._missed[number]
 

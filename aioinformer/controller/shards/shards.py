@@ -43,7 +43,7 @@ class ShardUser(Protocol):
     All methods are called in the event loop, and must neither wait nor raise.
     """
 
-    def hold(self, numbers: frozenset[int]) -> None:
+    def keep(self, numbers: frozenset[int]) -> None:
         """Keep the objects of these ranges in memory, and of no others.
 
         They are those that this replica owns, and those that it should own soon.

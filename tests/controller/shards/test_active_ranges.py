@@ -65,11 +65,11 @@ async def test_listed_range_becomes_active_while_further_ones_are_added(
                 Delay(resource="configmaps", verb="list", seconds=10, times=None)
             )
             began = now()
-            ranges.hold(frozenset({1}))
+            ranges.keep(frozenset({1}))
             ranges.start(1)
             for number in range(2, 5):
                 await asyncio.sleep(8)
-                ranges.hold(frozenset(range(1, number + 1)))
+                ranges.keep(frozenset(range(1, number + 1)))
 
             running.cancel()
             await asyncio.wait({running})

@@ -54,7 +54,7 @@ async def test_late_user_is_told_what_is_owned(cluster: Cluster) -> None:
         await cluster.settled()
         late = ShardListener()
         first.shards.join(late)
-        assert late.calls == [("hold", 16), *(("start", it) for it in range(16))]
+        assert late.calls == [("keep", 16), *(("start", it) for it in range(16))]
         with pytest.raises(OptionsError, match="uses shards sites already"):
             first.shards.join(late)
 
@@ -461,7 +461,7 @@ async def test_shards_run_again_but_not_twice(cluster: Cluster) -> None:
             with pytest.raises(OptionsError, match="already running"):
                 await shards.start()
 
-        assert user.calls[-1] == ("hold", 0)
+        assert user.calls[-1] == ("keep", 0)
         shards.leave(user)
 
 
