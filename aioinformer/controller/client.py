@@ -14,7 +14,7 @@ from aioinformer.model.misuse import methods_with_advice
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import AsyncGenerator, Generator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Generator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from aioinformer.client.client import Client
@@ -469,16 +469,36 @@ class ElectionClient:
         return await self._urgent(verbs.Request("GET", path))
 
     async def create(
-        self, resource: Resource, body: Body, *, namespace: str | None = None
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        fence: Callable[[], None] | None = None,
     ) -> KubeObject:
-        """Create an object: see `Client.create`."""
-        return await self._urgent(verbs.create(resource, body, namespace=namespace))
+        """Create an object: see `Client.create`.
+
+        Args:
+            resource: Resource of the object.
+            body: The object.
+            namespace: Its namespace.
+            fence: Function called right before the request is sent, to refuse it. With
+                one, the request does not arrive long after it was given up.
+        """
+        request = verbs.create(resource, body, namespace=namespace)
+        return await self._urgent(replace(request, fence=fence))
 
     async def update(
-        self, resource: Resource, body: Body, *, namespace: str | None = None
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        fence: Callable[[], None] | None = None,
     ) -> KubeObject:
-        """Replace an object: see `Client.update`."""
-        return await self._urgent(verbs.update(resource, body, namespace=namespace))
+        """Replace an object: see `Client.update`, and `create` for `fence`."""
+        request = verbs.update(resource, body, namespace=namespace)
+        return await self._urgent(replace(request, fence=fence))
 
     async def delete(
         self, resource: Resource, name: str, *, namespace: str | None, uid: str

@@ -97,6 +97,24 @@ class Driver:
             else:
                 self.member.lease_seen(change.lease, self.now)
 
+    def relist(self) -> None:
+        """List all Leases in the place of changes that were not shown."""
+        known: dict[str, ShardLease] = {}
+        for change in self.server.log[: self._shown]:
+            known.pop(change.name, None)
+            if change.lease is not None:
+                known[change.name] = change.lease
+
+        self._shown = len(self.server.log)
+        for name in known.keys() - self.server.leases.keys():
+            self.member.lease_gone(name, self.now, missed=True)
+
+        for name, lease in self.server.leases.items():
+            if known.get(name) != lease:
+                self.member.lease_seen(lease, self.now)
+
+        self.member.synced(self.now)
+
     def answer(self, *outcomes: Outcome) -> None:
         """Apply and answer all writes; or answer them with these outcomes alone."""
         writes, self.writes = self.writes, []

@@ -102,20 +102,14 @@ def no_echo(patch: pytest.MonkeyPatch) -> None:
 
 def no_expel(patch: pytest.MonkeyPatch) -> None:
     """Take the ranges of a silent member without a write to its Lease."""
-    real, step = GroupView.is_dead, Member.step
+    real = GroupView.dead_at
 
-    def is_dead(self: GroupView, identity: str, epoch: int) -> bool:
+    def dead_at(self: GroupView, identity: str, epoch: int) -> float:
         seen = self.members.get(member_name("sites", identity))
-        now: float = self.now  # type: ignore[attr-defined]
-        silent = seen is not None and now >= self.silent_at(seen)
-        return silent or real(self, identity, epoch)
+        silent = math.inf if seen is None else self.silent_at(seen)
+        return min(silent, real(self, identity, epoch))
 
-    def with_clock(self: Member, now: float, wall: datetime) -> Any:
-        self._view.now = now  # type: ignore[attr-defined]
-        return step(self, now, wall)
-
-    patch.setattr(Member, "step", with_clock)
-    patch.setattr(GroupView, "is_dead", is_dead)
+    patch.setattr(GroupView, "dead_at", dead_at)
     patch.setattr(Upkeep, "_end_silent", lambda self, now, *_: now + 1)
 
 
@@ -157,22 +151,22 @@ def no_pause_check(patch: pytest.MonkeyPatch) -> None:
 def dead_if_the_epoch_differs(patch: pytest.MonkeyPatch) -> None:
     """Take a fence of a newer epoch than the seen one."""
 
-    def is_dead(self: GroupView, identity: str, epoch: int) -> bool:
+    def dead_at(self: GroupView, identity: str, epoch: int) -> float:
         seen = self.members.get(member_name("sites", identity))
-        return seen is not None and (seen.lease.epoch != epoch or not seen.lease.holder)
+        if seen is None or (seen.lease.epoch == epoch and seen.lease.holder):
+            return math.inf
 
-    patch.setattr(GroupView, "is_dead", is_dead)
+        return -math.inf
+
+    patch.setattr(GroupView, "dead_at", dead_at)
 
 
 def trust_in_creations(patch: pytest.MonkeyPatch) -> None:
-    """Take a free fence at once, whoever worked before it was created."""
-    real = GroupView.free_at
+    """Believe that nobody has worked since a Lease was missing that was created."""
+    patch.setattr(GroupView, "_proved_at", lambda *_: -math.inf)
+    patch.setattr(GroupView, "_fence_gone", _fence_gone)
 
-    def free_at(self: GroupView, index: int, me: str, epoch: int) -> float:
-        fence = self.fence(index)
-        if fence is not None and not fence.holder:
-            return -math.inf
 
-        return real(self, index, me, epoch)
-
-    patch.setattr(GroupView, "free_at", free_at)
+def _fence_gone(self: GroupView, index: int, now: float) -> None:
+    self.fences[index] = None
+    self.absent[index] = now

@@ -63,7 +63,8 @@ class IdleRanges:
                 owned; empty if there is none.
         """
         late = self.late(now)
-        if len(self._inactive) < owned:
+        over = now >= self._declined_until + self._timing.patience
+        if len(self._inactive) < owned or (over and not owned and not incomplete):
             self._declines = 0
         elif len(late) == owned and (late or incomplete):
             left, seconds = self._declined_until - now, self._timing.ineligible

@@ -63,7 +63,7 @@ class Role(StrEnum):
 
 
 class Flag(StrEnum):
-    """Statement of a member about itself, or of a free fence."""
+    """Statement of a member about itself, or about a Lease that it writes."""
 
     JOINING = "joining"
     """It has not seen its own Lease yet."""
@@ -74,7 +74,8 @@ class Flag(StrEnum):
     OWNER = "owner"
     """It has written a fence in this or an earlier epoch."""
     CREATED = "created"
-    """Nobody has had this fence since it replaced an absent one: see `GroupView.free_at`."""
+    """This fence, or Lease of an expelled member, replaced an absent one, and nobody has
+    taken it since: see `GroupView`."""
 
 
 @lru_cache(maxsize=1 << 12)
@@ -102,7 +103,7 @@ class ShardLease:
         ranges: Number of ranges of the group.
         field: Field of an object's metadata that is hashed.
         index: Number of the range of a fence; -1 for others.
-        flags: Statements of a member about itself, or of a free fence.
+        flags: Statements of a member about itself, or about this Lease.
         seconds: `leaseDurationSeconds`, for people.
         acquired: `acquireTime`, for people.
         renewed: `renewTime`, different in each write of a member.

@@ -21,6 +21,7 @@ from aioinformer.informer.listwatch.recovery import (
 )
 from aioinformer.informer.notifications import Deleted, object_of
 from aioinformer.informer.shared_informer import SharedInformer
+from aioinformer.model.object_meta import version_number
 from aioinformer.model.resources import LEASES
 
 if TYPE_CHECKING:
@@ -71,23 +72,35 @@ class LeaseWatch:
         group: Name of the group.
         namespace: Namespace of the Leases.
         reader: Reader of the Leases.
+        memory: Seconds for which the reader relies on what it was told.
     """
 
     def __init__(
-        self, client: ElectionClient, group: str, namespace: str, reader: LeaseReader
+        self,
+        client: ElectionClient,
+        group: str,
+        namespace: str,
+        reader: LeaseReader,
+        memory: float,
     ) -> None:
         self._group = group
         self._source = ListWatch(
             client, LEASES, namespace=namespace, label_selector=f"{GROUP_LABEL}={group}"
         )
         self._reader = reader
+        self._memory = memory
         self._informer: SharedInformer | None = None
         self._began = 0.0
         # Versions of the Leases that the reader knows, by name.
         self._shown: dict[str, str] = {}
+        # Highest version that was passed on, and when that was.
+        self._newest = -1
+        self._passed_at = -math.inf
         # Versions of Leases that are known to be old, and since when.
         self._outdated: dict[str, tuple[str, float]] = {}
         self._shown_seconds = SHOWN_SECONDS
+        # Names of Leases that exist, but not in this group.
+        self._foreign: set[str] = set()
         # True once the list of the informer was passed on, and if it needs another one.
         self._passed = self._expired = False
         # True while watches are replaced because they fail.
@@ -108,7 +121,7 @@ class LeaseWatch:
 
         It was written, or the version was refused. The watch has to show that.
         """
-        if self._shown.get(name, "") == version:
+        if self._shown.get(name, "") == version and name not in self._foreign:
             self._outdated.setdefault(name, (version, _now()))
 
     async def run(self) -> None:
@@ -130,7 +143,6 @@ class LeaseWatch:
             informer.set_watch_error_handler(self._failed)
             self._informer, self._began = informer, _now()
             self._passed = self._expired = False
-            self._outdated.clear()
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(informer.run(), name=informer.name),
@@ -163,10 +175,20 @@ class LeaseWatch:
         """Pass on the list in one step, and then each change.
 
         A member that saw a part of a list would take its own Lease for a sign that it
-        has seen everything before. So the list of another informer replaces a relist.
+        has seen everything before. So the list of another informer replaces a relist. One
+        that is older than what was shown would bring back deleted fences: the server that
+        sent it is behind others.
         """
+        unknown = [it for it, (version, _) in self._outdated.items() if not version]
+        self._outdated.clear()
         await informer.wait_synced(fail_fast=False)
+        version = version_number(informer.store.resource_version)
+        if version < self._newest and _now() - self._passed_at < self._memory:
+            self._expired = True
+            return
+
         listed = informer.indexer.list()
+        self._foreign.update(set(unknown) - {it.name for it in listed})
         for name in self._shown.keys() - {it.name for it in listed}:
             self._note(name, "")
             self._reader.lease_gone(name, missed=True)
@@ -175,7 +197,7 @@ class LeaseWatch:
             self._take(it)
 
         self._reader.leases_synced()
-        self._passed = True
+        self._passed, self._newest, self._passed_at = True, version, _now()
         informer.add_event_handler(on_event=self._notice, name="member")
 
     def _failed(self, error: Exception) -> None:
@@ -215,6 +237,8 @@ class LeaseWatch:
             return
 
         obj = object_of(event)
+        self._newest = max(self._newest, version_number(obj.resource_version))
+        self._passed_at = _now()
         if isinstance(event, Deleted):
             self._note(obj.name, "")
             self._reader.lease_gone(obj.name, missed=event.final_state_unknown)
@@ -242,10 +266,12 @@ class LeaseWatch:
         else:
             self._shown.pop(name, None)
 
+        self._foreign.discard(name)
         outdated = self._outdated.get(name)
         if outdated is not None and outdated[0] != version:
             del self._outdated[name]
-            self._shown_seconds = SHOWN_SECONDS
+            if not self._outdated:
+                self._shown_seconds = SHOWN_SECONDS
 
 
 def _now() -> float:

@@ -130,7 +130,7 @@ class Member:
     def synced(self, now: float) -> None:
         """Record that all Leases of a list were passed to `lease_seen`."""
         self._view.listed(now)
-        self._upkeep.group_gone(now)
+        self._upkeep.listed(now)
         self._touch()
 
     def lease_seen(self, lease: ShardLease, now: float) -> None:
@@ -172,11 +172,13 @@ class Member:
         self._check_deadline(now)
         index = self._view.forget(name, now)
         self._agreement.forget(name)
+        self._outbox.deleted(name)
         if name == self._blank.group:
             self._upkeep.group_gone(now)
         elif name == self._own.name:
             self._renew_at = min(self._renew_at, now)
         elif index is not None:
+            self._upkeep.to_create.discard(index)
             self._fence_gone(index, missed)
 
         self._touch()
@@ -202,8 +204,12 @@ class Member:
             retry_after: See `Outbox.answered`.
         """
         self._check_deadline(now)
+        overtaken = write.lease.name in self._outbox.overtaken
         if not self._outbox.answered(write, outcome, now, retry_after):
             return  # the watch was faster
+
+        if overtaken and outcome is Outcome.OK:
+            outcome = Outcome.NO_ANSWER  # the watch shows whether it is there
 
         if outcome is Outcome.CONFLICT:
             self._view.refused(write.lease)
@@ -455,9 +461,8 @@ class Member:
         index = write.lease.index
         part = self._ranges[index]
         done = outcome is Outcome.OK
-        if outcome is not Outcome.NO_ANSWER:
-            self._upkeep.to_create.discard(index)
-
+        # Without an answer, it may arrive when somebody has had the range already.
+        self._upkeep.to_create.discard(index)
         if part.state is RangeState.ACQUIRING:
             part.state = RangeState.NONE
             if done and self.deadline is not None and self._own.is_mine(write.lease):
@@ -526,11 +531,14 @@ class Member:
         if self._outbox.is_full:
             return False  # an answer comes first
 
-        stamp, flags = self._outbox.stamp(wall), frozenset[Flag]()
-        if base is None and not owner and index not in self._upkeep.to_create:
-            flags = frozenset({Flag.CREATED})
+        created = base is None and index not in self._upkeep.to_create
+        if base is not None and not owner:
+            # Nobody else has worked if this member has owned the range for so long.
+            proved = self._ranges[index].answered + self.timing.lease_duration
+            created = Flag.CREATED in base.flags and now < proved
 
-        lease = self._own.fence(index, base, owner, stamp, flags)
+        flags = frozenset({Flag.CREATED} if created else ())
+        lease = self._own.fence(index, base, owner, self._outbox.stamp(wall), flags)
         if owner and not self._owner:
             self._owner = True
             self._renew_at = now
@@ -702,6 +710,7 @@ class Member:
 
             if fence is not None and self._own.is_mine(fence):
                 part.state = RangeState.RELEASING  # an unanswered write arrived
+                part.answered = now
                 self._claim(index, now, wall, owner=False)
 
             return

@@ -52,6 +52,7 @@ class Outbox:
     Attributes:
         commands: Commands for the next step.
         writes: Writes under way, by the name of the Lease.
+        overtaken: Those of them whose Lease was deleted meanwhile, or before.
 
     Args:
         identity: Identity of the member.
@@ -61,6 +62,7 @@ class Outbox:
     def __init__(self, identity: str, timing: ShardTiming) -> None:
         self.commands: list[Command] = []
         self.writes: dict[str, Write] = {}
+        self.overtaken: set[str] = set()
         self._identity = identity
         self._timing = timing
         self._retry: dict[str, _Retry] = {}
@@ -97,6 +99,12 @@ class Outbox:
         self.writes[lease.name] = write
         self.commands.append(write)
 
+    def deleted(self, name: str) -> None:
+        """Record that the watch has shown the deletion of a Lease."""
+        self._retry.pop(name, None)
+        if name in self.writes:
+            self.overtaken.add(name)
+
     def may_write_at(self, name: str, base: ShardLease | None) -> float:
         """Return the earliest time of the next write of a Lease."""
         if name in self.writes:
@@ -126,16 +134,23 @@ class Outbox:
             return False
 
         del self.writes[name]
+        self.overtaken.discard(name)
         before = self._retry.pop(name, None)
         if outcome is Outcome.OK:
+            if replaced := write.lease.version:  # until the watch shows another one
+                at = now + self._timing.retry_period
+                self._retry[name] = _Retry(at, replaced, 0, now)
+
             if write.lease.role is Role.FENCE:  # others may succeed, too
                 retries = self._retry.items()
                 self._retry = {it: replace(one, failures=0) for it, one in retries}
 
             return True
 
-        failures = 1 if before is None else before.failures + 1
-        since = now if before is None else before.since
+        failures, since = 1, now
+        if before is not None and before.failures:
+            failures, since = before.failures + 1, before.since
+
         version, first = None, self._timing.retry_failed
         if outcome is Outcome.CONFLICT:
             # Only another state of the Lease makes another attempt useful.

@@ -32,7 +32,13 @@ from aioinformer.controller.shards.member import (
     Write,
 )
 from aioinformer.controller.shards.status import ShardsStatus, range_statuses
-from aioinformer.errors import ApiError, Conflict, NotFound, OptionsError
+from aioinformer.errors import (
+    ApiError,
+    Conflict,
+    LeadershipLost,
+    NotFound,
+    OptionsError,
+)
 from aioinformer.model.resources import LEASES
 
 if TYPE_CHECKING:
@@ -97,8 +103,9 @@ class Replica:
         self._recorder = recorder
         self._metrics = metrics
         self._clock = BootClock(asyncio.get_running_loop())
-        self._watch = LeaseWatch(self._client, self._name, namespace, self)
         self._timing = self._member.timing
+        memory = self._timing.renew_deadline
+        self._watch = LeaseWatch(self._client, self._name, namespace, self, memory)
         self._timer: asyncio.TimerHandle | None = None
         self._group: asyncio.TaskGroup | None = None
         self._writes: set[asyncio.Task[None]] = set()
@@ -704,9 +711,9 @@ class Replica:
             outcome = Outcome.OK if gone else Outcome.CONFLICT
             self._refusals.pop(lease.name, None)
             if write.verb == "create":  # it may be one that the watch never shows
-                self._refusals[lease.name] = exc
+                self._refused(lease, exc)
         except Exception as exc:  # noqa: BLE001 - logged, and retried by the member
-            self._refusals[lease.name] = exc
+            self._refused(lease, exc)
             if isinstance(exc, ApiError):
                 retry_after = exc.retry_after or self._timing.retry_failed
 
@@ -726,17 +733,29 @@ class Replica:
         )
         self.step()
 
+    def _refused(self, lease: ShardLease, why: Exception) -> None:
+        """Note why a Lease could not be written, unless the watch was faster."""
+        shown = self._leases.get(lease.name)
+        if lease.version == ("" if shown is None else shown.version):
+            self._refusals[lease.name] = why
+
     async def _send(self, write: Write) -> KubeObject | None:
         lease, client, place = write.lease, self._client, self._namespace
         if lease.role is Role.FENCE and not lease.holder:
             # The work has ended. The next owner waits until its informers show it.
             lease = replace(lease, written=written_text(self.written(lease.index)))
 
+        def check() -> None:
+            if self._clock.now() > write.sent + self._timing.retry_period:
+                raise LeadershipLost(f"{lease.name} was to be written some time ago")
+
         match write.verb:
             case "create":
-                return await client.create(LEASES, lease.body(), namespace=place)
+                body = lease.body()
+                return await client.create(LEASES, body, namespace=place, fence=check)
             case "update":
-                return await client.update(LEASES, lease.body(), namespace=place)
+                body = lease.body()
+                return await client.update(LEASES, body, namespace=place, fence=check)
             case "delete":
                 await client.delete(LEASES, lease.name, namespace=place, uid=lease.uid)
                 return None

@@ -108,10 +108,12 @@ class ShardTiming:
     def unseen(self) -> float:
         """Time after which members whose Leases were deleted have created them again.
 
-        That takes two attempts at most, by slow clocks of the members.
+        Even if one renewal is lost: after the next pause, an update is refused, and the
+        creation follows. Members may have slow clocks.
         """
-        attempts = 2 * self.retry_period / (1 - self.clock_error)
-        return (attempts + self.flight) * (1 + self.clock_error)
+        pause = 1.25 * self.retry_failed
+        attempts = (2 * self.retry_period + pause) / (1 - self.clock_error)
+        return (attempts + 2 * self.flight) * (1 + self.clock_error)
 
     @property
     def joining(self) -> float:

@@ -61,6 +61,11 @@ class Upkeep:
         self.created = None
         self._group_gone = now
 
+    def listed(self, now: float) -> None:
+        """Leave the decision to others, as not everything was shown in between."""
+        self.group_gone(now)
+        self.to_create.clear()
+
     def forget(self) -> None:
         """Leave the fences of a new group to others."""
         self.created = None
@@ -165,8 +170,10 @@ class Upkeep:
             if name != self._name:
                 at = since + self._timing.lease_duration
                 at += self._view.pause(name, self._identity, others)
+                known = self._view.members.get(name)
+                base = None if known is None else known.lease
                 blank = replace(self._blank, name=name, epoch=fence.epoch)
-                again = min(again, self._expel(blank, None, at, now, wall))
+                again = min(again, self._expel(blank, base, at, now, wall))
 
         return again
 
@@ -183,7 +190,7 @@ class Upkeep:
             return at
 
         stamp = self._outbox.stamp(wall)
-        flags = frozenset({Flag.OWNER})
+        flags = frozenset({Flag.OWNER} if base else {Flag.OWNER, Flag.CREATED})
         gone = replace(lease, holder="", flags=flags, seconds=1, renewed=stamp)
         self._outbox.write(gone, base, now)
         return math.inf

@@ -73,6 +73,8 @@ class GroupView:
         self._ranges = ranges
         # Owner of each range whose fence was deleted, and when, until another has it.
         self._last_owners: dict[int, tuple[ShardLease, float]] = {}
+        # Times at which Leases of members were deleted, if that is not long ago.
+        self._members_gone: dict[str, float] = {}
         # Members that a fence names and that have no Lease, by the name of it.
         self._unknown: dict[str, float] = {}
 
@@ -83,6 +85,7 @@ class GroupView:
         self.synced = True
         self.since = now
         self.absent = [now] * self._ranges
+        self._unknown.clear()
 
     def see(self, lease: ShardLease, now: float) -> None:
         """Record a Lease."""
@@ -157,7 +160,12 @@ class GroupView:
         if self.group is not None and self.group.name == name:
             self.group = None
 
-        self.members.pop(name, None)
+        member = self.members.pop(name, None)
+        if member is not None and member.lease.holder:
+            gone, old = self._members_gone, now - self._timing.lease_duration
+            self._members_gone = {it: at for it, at in gone.items() if at > old}
+            self._members_gone[name] = now
+
         return found
 
     def excuse(self, now: float, grace: float) -> None:
@@ -208,25 +216,47 @@ class GroupView:
 
     # ------------------------------------------------------------ decisions
 
-    def is_dead(self, identity: str, epoch: int) -> bool:
-        """Return True if a member in this epoch can never work again.
+    def dead_at(self, identity: str, epoch: int) -> float:
+        """Return the time from which a member in this epoch can never work again.
 
-        An older epoch than that of the fence means that this view is old.
+        It is infinite for a member that may. An older epoch than that of the fence means
+        that this view is old.
         """
-        seen = self.members.get(member_name(self._group_name, identity))
-        if seen is None:
-            return False
+        name = member_name(self._group_name, identity)
+        seen = self.members.get(name)
+        if seen is None or seen.lease.epoch < epoch:
+            return math.inf
 
         lease = seen.lease
-        return lease.epoch > epoch or (lease.epoch == epoch and not lease.holder)
+        if lease.epoch > epoch:
+            return -math.inf
+
+        if lease.holder:
+            return math.inf
+
+        return self._proved_at(lease, self._members_gone.get(name, -math.inf))
+
+    def _proved_at(self, lease: ShardLease, gone: float) -> float:
+        """Return the time from which a Lease without a holder proves that nobody works.
+
+        The creation of a Lease cannot tell "still absent" from "absent again". It may have
+        been under way for long. Who worked meanwhile, and whose Lease was deleted again,
+        has perhaps seen neither that nor the new Lease.
+
+        Args:
+            lease: Lease that the watch has shown.
+            gone: Time at which the watch has shown the deletion of an earlier one.
+        """
+        if Flag.CREATED not in lease.flags:
+            return -math.inf
+
+        return max(gone, self.since) + self._timing.lease_duration
 
     def free_at(self, index: int, me: str, epoch: int) -> float:
         """Return the time from which a member may write the fence of a range.
 
-        It may create an absent one as free, and make an existing one its own. A creation
-        by somebody else may have been under way for long: who worked on the range
-        meanwhile, and whose fence was deleted again, has seen neither that nor the new
-        fence. So the new one is not used before that owner must have ended.
+        It may create an absent one as free, and make an existing one its own. What the
+        watch has not shown may be a creation: see `_proved_at`.
 
         Args:
             index: Number of the range.
@@ -241,21 +271,16 @@ class GroupView:
         if fence is None:
             return self.absent[index] + wait
 
-        mine = (fence.holder, fence.epoch) == (me, epoch)
-        if fence.holder and not mine and not self.is_dead(fence.holder, fence.epoch):
+        if Flag.CREATED in fence.flags and fence is not self.fences[index]:
             return math.inf
 
-        at = -math.inf
+        at = self._proved_at(fence, -math.inf)
+        if fence.holder and (fence.holder, fence.epoch) != (me, epoch):
+            at = max(at, self.dead_at(fence.holder, fence.epoch))
+
         if (last := self._last_owners.get(index)) is not None:
             owner, gone = last
-            if not self.is_dead(owner.holder, owner.epoch):
-                at = gone + wait
-
-        if Flag.CREATED in fence.flags:
-            if fence is not self.fences[index]:
-                return math.inf
-
-            at = max(at, self.since + wait)
+            at = max(at, min(gone + wait, self.dead_at(owner.holder, owner.epoch)))
 
         return at
 
@@ -320,14 +345,21 @@ class GroupView:
         return max(epochs, default=0) if lease is None else max([*epochs, lease.epoch])
 
     def unknown(self, now: float) -> dict[str, tuple[ShardLease, float]]:
-        """Return fences whose owner has no Lease, with the time since which it is missing."""
+        """Return fences whose owner has no Lease, and since when that is so.
+
+        An expelled member of an older epoch counts as without one: somebody has written
+        that by hand.
+        """
         found: dict[str, tuple[ShardLease, float]] = {}
         for fence in self.fences:
             if fence is None or not fence.holder:
                 continue
 
             name = member_name(self._group_name, fence.holder)
-            if name in self.members:
+            seen = self.members.get(name)
+            if seen is not None and (
+                seen.lease.holder or seen.lease.epoch >= fence.epoch
+            ):
                 continue
 
             since = self._unknown.setdefault(name, now)

@@ -63,7 +63,7 @@ async def test_list_after_an_expired_watch_is_passed_on_in_one_step() -> None:
 
         reader = Reader()
         async with Client.from_url(link.url) as client:
-            watch = LeaseWatch(ElectionClient(client), "sites", "ops", reader)
+            watch = LeaseWatch(ElectionClient(client), "sites", "ops", reader, 11)
             running = asyncio.create_task(watch.run())
             await asyncio.sleep(1)
             server.update(LEASES, fence(0, "2030-01-01T00:00:01.000000Z"))

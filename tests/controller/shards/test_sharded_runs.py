@@ -104,7 +104,7 @@ async def test_sharded_controller_runs_again(server: APIServer) -> None:
             async with shards:
                 for _ in range(2):
                     async with controller:
-                        await asyncio.sleep(14)
+                        await asyncio.sleep(15)
                         assert len(notes.names) == 20
 
                     notes.names.clear()
@@ -158,7 +158,7 @@ async def test_sharded_controller_ends_at_any_moment(
     for number in range(8):
         fleet = Fleet(server, act, daemons=[daemon], every=1)
         member = await fleet.start(f"r-{number}")
-        await asyncio.sleep(8 + number * 0.83)
+        await asyncio.sleep(10.5 + number * 0.83)
         if hurried:
             stop = asyncio.create_task(fleet.stop(member.name))
             await asyncio.sleep(0.01)

@@ -37,7 +37,7 @@ def cluster(server: APIServer) -> Cluster:
 
 async def test_first_replica_owns_all_ranges_soon(cluster: Cluster) -> None:
     async with cluster.replica("a") as a:
-        assert await cluster.settled() < 12
+        assert await cluster.settled() < 15
         assert a.shards.held == frozenset(range(16))
         assert a.told == a.shards.held
 

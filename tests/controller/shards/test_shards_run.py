@@ -70,7 +70,7 @@ async def test_replica_leaves_with_its_last_user_and_joins_with_the_next(
         for _ in range(2):
             user = ShardListener()
             shards.join(user)
-            await asyncio.sleep(12)
+            await asyncio.sleep(15)
             assert len(shards.held) == 16
             shards.leave(user)
             assert shards.held == frozenset()
@@ -150,7 +150,7 @@ async def test_rate_limit_of_the_client_delays_no_lease(
         shards = Shards("sites", client, ranges=16, namespace="ops")
         shards.join(ShardListener())
         async with shards:
-            await asyncio.sleep(12)
+            await asyncio.sleep(15)
             assert len(shards.held) == 16
 
         for task in waiting:
@@ -453,7 +453,7 @@ async def test_shards_run_again_but_not_twice(cluster: Cluster) -> None:
         user = ShardListener()
         shards.join(user)
         async with shards:
-            await asyncio.sleep(12)
+            await asyncio.sleep(15)
             assert len(shards.held) == 16
             with pytest.raises(OptionsError, match="already running"):
                 await shards.run()

@@ -1,0 +1,221 @@
+"""Members beside each other: Leases that are deleted by hand, and creations that come late.
+
+`World.run` fails if two of them ever own one range.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import shard_mutants as mutants
+from shard_world import World
+
+from aioinformer.controller.shards.assignment import score
+from aioinformer.controller.shards.lease import Flag, Role, fence_name
+from aioinformer.controller.shards.member import Outcome
+
+if TYPE_CHECKING:
+    from shard_driver import Driver
+
+    from aioinformer.controller.shards.commands import Write
+
+SLOW, FAST = 0.8, 1.2
+RATES = [(1.0, 1.0), (0.9, 1.1), (SLOW, FAST)]
+
+
+def pair(rate: float = 1.0, other: float = 1.0) -> tuple[World, Driver, Driver, int]:
+    """Return members b and x with a range each, just after a renewal of b."""
+    world = World()
+    b, x = world.add("b", rate), world.add("x", other)
+    world.run(40)
+    world.after_a_renewal("b")
+    return world, b, x, world.range_of("b")
+
+
+def fence_write(driver: Driver) -> Write:
+    """Take the first write of a fence from those to be answered."""
+    write = next(it for it in driver.writes if it.lease.role is Role.FENCE)
+    driver.writes.remove(write)
+    return write
+
+
+@pytest.mark.parametrize(("slow", "fast"), RATES)
+def test_member_is_not_taken_for_dead_after_a_list_that_skips_its_lease(
+    slow: float, fast: float
+) -> None:
+    world, _, x, index = pair(slow, fast)
+    world.cut.add("b")
+    world.server.delete(world.lease_of("b"))
+    world.run(10 / slow - 0.3)
+    assert world.owners(index) == ["b"]
+    x.shows = False
+    world.cut.discard("b")
+    world.run(0.3)  # b creates its Lease again, and sees it
+    world.cut.add("b")
+    world.server.delete(world.lease_of("b"))
+    x.relist()
+    x.shows = True
+    world.run_until(lambda: world.owners(index) == ["x"])
+
+
+def test_member_is_not_taken_for_dead_by_a_creation_that_comes_late() -> None:
+    world, _, x, index = pair(SLOW, FAST)
+    name = world.lease_of("b")
+    world.cut.add("b")
+    world.server.delete(name)
+    world.run(11.8)
+    x.shows = False
+    world.cut.discard("b")
+    world.run_until(lambda: name in world.server.leases)
+    world.run(0.1)
+    world.cut.add("b")
+    world.run(0.5)
+    world.server.delete(name)
+    world.run_until(lambda: name in world.server.leases)
+    assert world.server.leases[name].flags == {Flag.OWNER, Flag.CREATED}  # by x
+    x.shows = True
+    world.run_until(lambda: world.owners(index) == ["x"])
+
+
+@pytest.mark.parametrize("delay", [0.6, 1.5, 2.9])
+def test_late_answer_about_a_deleted_fence_holds_nothing(delay: float) -> None:
+    world = World()
+    names = sorted("bcdefghij", key=lambda it: -score(it, -1))
+    world.add("x")
+    world.run(20)
+    b = world.add(names[-1], SLOW)
+    for _ in range(2000):
+        world.time += 0.05
+        for name, it in world.drivers.items():
+            it.now += 0.05 * (SLOW if name == names[-1] else 1)
+            it.step()
+            if it is b and any(one.lease.role is Role.FENCE for one in it.writes):
+                break
+
+            it.answer()
+            it.watch()
+            it.step()
+        else:
+            continue
+
+        break
+
+    claim = fence_write(b)
+    world.add(names[0], FAST)
+    outcome, version, uid = world.server.write(claim)
+    for it in world.drivers.values():
+        it.watch()
+
+    world.server.delete(claim.lease.name)
+    for it in world.drivers.values():
+        it.watch()
+
+    world.run(delay / SLOW)
+    b.member.answered(claim, outcome, b.now, version=version, uid=uid)
+    b.step()
+    assert not b.member.owns(claim.lease.index, b.now)
+    b.shows = False
+    world.cut.add(names[-1])
+    world.run(30)
+
+
+def test_late_creation_by_an_owner_gives_its_range_to_no_newcomer() -> None:
+    world, b, x, index = pair()
+    name = fence_name("sites", index)
+    world.server.delete(name)
+    b.watch()
+    b.step()
+    late = fence_write(b)
+    assert (late.verb, late.lease.holder) == ("create", "b")
+    world.cut.add("b")
+    b.shows = False
+    world.run(60)
+    assert world.owners(index) == ["x"]
+    x.shows = False
+    world.server.delete(name)
+    assert world.server.write(late)[0] is Outcome.OK
+    world.add("d")
+    world.run(12)
+
+
+def test_fences_of_a_new_group_are_believed_once() -> None:
+    world = World()
+    a = world.add("a")
+    while not any(it.lease.role is Role.FENCE for it in a.writes):
+        a.now += 0.05
+        a.step()
+        if not any(it.lease.role is Role.FENCE for it in a.writes):
+            a.answer()
+            a.watch()
+            a.step()
+
+    late = fence_write(a)
+    a.answer()
+    world.run(3)
+    a.member.answered(late, Outcome.NO_ANSWER, a.now)
+    world.run(20)
+    assert world.owners(late.lease.index) == ["a"]
+    log = [it.lease for it in world.server.log if it.name == late.lease.name]
+    assert log[0] is not None
+    assert log[0].flags == {Flag.CREATED}  # the first attempt may still arrive
+
+
+@pytest.mark.parametrize("name", "abcefg")
+def test_newcomer_waits_for_an_owner_whose_next_renewal_is_lost(name: str) -> None:
+    world = World()
+    owner = world.add(name, SLOW)
+    world.run(40)
+    world.after_a_renewal(name)
+    owner.shows = False  # it does not see the deletion
+    for lease in list(world.server.leases):
+        world.server.delete(lease)
+
+    newcomer = world.add("d", FAST)
+    lost: Write | None = None
+    begun = owner.now
+    for _ in range(280):
+        owner.now += 0.05 * SLOW
+        owner.step()
+        if lost is None and owner.writes:
+            lost = owner.writes.pop(0)
+            begun = owner.now
+        elif lost is not None and owner.now >= begun + 3:
+            owner.member.answered(lost, Outcome.NO_ANSWER, owner.now)
+
+        owner.answer()
+        owner.step()
+        newcomer.now += 0.05 * FAST
+        newcomer.turn()
+        for index in (0, 1):
+            assert world.owners(index) != [name, "d"], index
+
+
+def test_group_is_created_again_after_a_late_answer_about_a_deleted_one() -> None:
+    world = World()
+    a = world.add("a")
+    while not (writes := [it for it in a.writes if it.lease.role is Role.GROUP]):
+        a.answer()
+        a.watch()
+        a.now += 0.05
+        a.step()
+
+    a.writes.remove(writes[0])
+    outcome, version, uid = world.server.write(writes[0])
+    a.watch()
+    world.server.delete("sites")
+    a.watch()
+    a.member.answered(writes[0], outcome, a.now, version=version, uid=uid)
+    world.run(5)
+    assert "sites" in world.server.leases
+
+
+def test_creations_that_are_believed_give_a_range_to_two_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutants.trust_in_creations(monkeypatch)
+    with pytest.raises(AssertionError, match=r"range . at"):
+        test_member_is_not_taken_for_dead_by_a_creation_that_comes_late()
+
+    with pytest.raises(AssertionError, match=r"range . at"):
+        test_late_creation_by_an_owner_gives_its_range_to_no_newcomer()
