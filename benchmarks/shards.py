@@ -301,7 +301,7 @@ async def _gather(
 class Idle:
     """User that does no work."""
 
-    def hold(self, numbers: frozenset[int]) -> None:
+    def keep(self, numbers: frozenset[int]) -> None:
         """Do nothing."""
 
     def start(self, number: int) -> None:

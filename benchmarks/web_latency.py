@@ -17,17 +17,15 @@ with or without informers. It is reported separately.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import urllib.request
 from collections import defaultdict
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
-from bench.alone import companion
+from bench.alone import companion, reserved_core
 from bench.canned_server import Changes, canned_server
 from bench.corpus import encoded_pods
 from bench.digest import digest_of_server
@@ -133,7 +131,7 @@ def measured(apps: list[App], sizes: Sizes, rounds: int) -> Iterator[Figure]:
     """Yield the figures of apps, which take turns."""
     pods = encoded_pods(sizes.pods)
     outcomes = {app: Outcome() for app in apps}
-    with _cores() as (core, note):
+    with reserved_core() as (core, note):
         for number in range(rounds):
             for app, outcome in outcomes.items():
                 print(f"{app}, run {number + 1}", file=sys.stderr)
@@ -230,27 +228,6 @@ def _command(web: Connection, command: str) -> Span:
     web.send(command)
     span: Span = web.recv()
     return span
-
-
-@contextmanager
-def _cores() -> Iterator[tuple[int | None, str]]:
-    """Reserve a core for the app for the time of a block.
-
-    Yields:
-        The core, or None without a choice, and a description of the use of the cores.
-    """
-    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    if len(cores) < 2:
-        yield None, "app, client and server share the cores"
-        return
-
-    core = min(cores)
-    os.sched_setaffinity(0, cores - {core})
-    others = "one core" if len(cores) == 2 else f"{len(cores) - 1} cores"
-    try:
-        yield core, f"the app on a core of its own, client and server on {others}"
-    finally:
-        os.sched_setaffinity(0, cores)
 
 
 if __name__ == "__main__":

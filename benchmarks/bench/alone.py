@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
-__all__ = ["alone", "companion"]
+__all__ = ["alone", "companion", "reserved_core"]
 
 T = TypeVar("T")
 
@@ -60,3 +61,24 @@ def companion(
         process.kill()
         process.join()
         here.close()
+
+
+@contextmanager
+def reserved_core() -> Iterator[tuple[int | None, str]]:
+    """Reserve a core for the app for the time of a block.
+
+    Yields:
+        The core, or None without a choice, and a description of the use of the cores.
+    """
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    if len(cores) < 2:
+        yield None, "app, client and server share the cores"
+        return
+
+    core = min(cores)
+    os.sched_setaffinity(0, cores - {core})
+    others = "one core" if len(cores) == 2 else f"{len(cores) - 1} cores"
+    try:
+        yield core, f"the app on a core of its own, client and server on {others}"
+    finally:
+        os.sched_setaffinity(0, cores)

@@ -8,9 +8,13 @@ the replicas of one application, and no more.
 from __future__ import annotations
 
 import random
-from typing import Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["FIRST_VERSION", "NODES", "PHASES", "encoded_pods", "pods"]
 
@@ -313,15 +317,16 @@ def pod(rng: random.Random, app: JSON, version: int) -> JSON:
 
 def pods(count: int, *, seed: int = 1) -> list[JSON]:
     """Return pods ordered by namespace and name, as a server lists them."""
-    rng = random.Random(seed)
-    made: list[JSON] = []
-    while len(made) < count:
-        app = application(rng, len(made) // REPLICAS)
-        replicas = min(REPLICAS, count - len(made))
-        made += [pod(rng, app, FIRST_VERSION + len(made) + i) for i in range(replicas)]
+    return sorted(unordered_pods(count, seed), key=order)
 
-    made.sort(key=order)
-    return made
+
+def unordered_pods(count: int, seed: int) -> Iterator[JSON]:
+    """Yield the same pods, one application after the other."""
+    rng = random.Random(seed)
+    for first in range(0, count, REPLICAS):
+        app = application(rng, first // REPLICAS)
+        for number in range(first, min(first + REPLICAS, count)):
+            yield pod(rng, app, FIRST_VERSION + number)
 
 
 def order(one: JSON) -> tuple[str, str]:
@@ -329,7 +334,22 @@ def order(one: JSON) -> tuple[str, str]:
     return (one["metadata"]["namespace"], one["metadata"]["name"])
 
 
-def encoded_pods(count: int, *, seed: int = 1) -> list[bytes]:
-    """Return the same pods, each as JSON."""
+def encoded_pods(count: int, *, seed: int = 1, small: bool = False) -> list[bytes]:
+    """Return the same pods, each as JSON.
+
+    Args:
+        count: Number of pods.
+        seed: Seed of everything random.
+        small: True for objects of 1.5 KB: without containers and managed fields.
+    """
     encode = msgspec.json.Encoder().encode
-    return [encode(one) for one in pods(count, seed=seed)]
+    made = []
+    for one in unordered_pods(count, seed):
+        if small:
+            del one["metadata"]["managedFields"], one["status"]["containerStatuses"]
+            one["spec"] = {"nodeName": one["spec"]["nodeName"]}
+
+        made.append((order(one), encode(one)))
+
+    made.sort(key=itemgetter(0))
+    return [encoded for _, encoded in made]

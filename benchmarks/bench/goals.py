@@ -258,6 +258,31 @@ def _real_server() -> tuple[Goal, ...]:
     )
 
 
+def _million() -> tuple[Goal, ...]:
+    def goal(case: str, bound: float, at: Literal["least", "most"] = "most") -> Goal:
+        return Goal(
+            benchmark="million",
+            case=f"1,000,000 pods: {case}",
+            contestant=f"{OURS}, compressed",
+            at=at,
+            bound=bound,
+        )
+
+    return (
+        goal("all synced", 60),
+        goal("memory of an object", 1.2),
+        goal("resident", 1.5),
+        goal("peak of a relist, compared with resident", 1.6),
+        goal("changes followed", 7_900, "least"),
+        goal("delay of a change: p99", 50),
+        *(
+            goal(f"web, {phase}: {name}", bound)
+            for phase in ("list", "changes", "relist", "rest")
+            for name, bound in (("p99", 10), ("worst", 30))
+        ),
+    )
+
+
 def _shared_cache() -> tuple[Goal, ...]:
     def goal(case: str, at: Literal["least", "most"], bound: float) -> Goal:
         case = f"8 workers, 100,000 pods: {case}"
@@ -306,6 +331,7 @@ GOALS: tuple[Goal, ...] = (
     *_alone(),
     *_startup(),
     *_real_server(),
+    *_million(),
     *_shared_cache(),
     *_shards(),
 )

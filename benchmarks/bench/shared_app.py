@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from aioinformer import Client, KubeObject, SharedInformerFactory, index_by
+from bench.resident import memory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -193,10 +194,7 @@ async def _watch(copy: Copy, count: int) -> Changed:
 
 def private_memory() -> float:
     """Return the anonymous memory of this process in MiB, without mapped files."""
-    with open("/proc/self/status") as lines:
-        line = next(it for it in lines if it.startswith("RssAnon"))
-
-    return int(line.split()[1]) / 1024
+    return memory("RssAnon") / 1024
 
 
 # ---------------------------------------------------------------- the copies

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import importlib
 import json
 import os
-import re
 import sys
 import time
 import traceback
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.append(str(Path(__file__).parents[1]))
 
 from bench.digest import digest_of_lines, line
+from bench.resident import forget_peak, memory, resident
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -225,30 +224,6 @@ def send_command(url: str) -> None:
     """Send a command to the canned server."""
     with OPENER.open(url) as response:
         response.read()
-
-
-# ---------------------------------------------------------------- memory
-
-
-def resident() -> int:
-    """Return the resident memory of this process in KiB, without garbage."""
-    gc.collect()
-    return memory("VmRSS")
-
-
-def memory(name: str) -> int:
-    """Return a line of this process's status, in KiB."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
-    if found is None:
-        raise RuntimeError(f"/proc/self/status has no {name}")
-
-    return int(found[1])
-
-
-def forget_peak() -> None:
-    """Reset the peak of resident memory to the current value."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 # ---------------------------------------------------------------- a process

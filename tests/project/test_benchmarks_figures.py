@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from bench.goals import GOALS
 from processes import ROOT, in_real_time, start
 
 pytestmark = in_real_time
@@ -48,6 +49,17 @@ def units(figures: list[dict[str, Any]], contestant: str = OURS) -> dict[str, se
             found.setdefault(it["unit"], set()).add(it["case"])
 
     return found
+
+
+async def test_million_reports_its_figures() -> None:
+    figures = await figures_of("million")
+
+    goals = {it.case for it in GOALS if it.benchmark == "million"}
+    for name in ("compressed", "compressed, metadata only"):
+        found = units(figures, f"{OURS}, {name}")
+        cases = {it for group in found.values() for it in group}
+        assert {it.replace("1,000,000", "2,000") for it in goals} <= cases
+        assert {"2,000 pods: CPU at rest"} <= found["% of a core"]
 
 
 async def test_web_latency_reports_its_figures() -> None:
