@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from shards_helpers import Cluster, ShardListener
 
+from aioinformer.controller.shards.idle_ranges import IdleRanges
+from aioinformer.controller.shards.timing import ShardTiming
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
@@ -116,3 +118,18 @@ async def test_replica_whose_second_user_ended_leaves_its_ranges_to_others(
         b.shards.join(user)
         await cluster.balanced(1200)
         assert b.shards.why_not_ready() == ""
+
+
+def test_reason_is_forgotten_when_others_keep_the_ranges() -> None:
+    """With fewer ranges than replicas, a replica that declined gets none again."""
+    idle, now = IdleRanges(ShardTiming()), 0.0
+    while not (seconds := idle.seconds_to_decline(1, now)):
+        now += 1
+        idle.update({0: "403"}, now)
+
+    idle.update({}, now)
+    assert not idle.seconds_to_decline(0, now)
+    assert idle.why(now) == "all ranges are left to others: 403"
+    now += seconds + ShardTiming().patience
+    assert not idle.seconds_to_decline(0, now)
+    assert idle.why(now) == ""

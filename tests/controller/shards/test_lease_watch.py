@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from aioinformer.model.resources import LEASES
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from aioinformer.controller.shards.lease import ShardLease
 
 
@@ -55,16 +58,27 @@ def fence(index: int, renewed: str = "") -> dict[str, Any]:
     return body
 
 
+@asynccontextmanager
+async def following(url: str) -> AsyncIterator[Reader]:
+    """Run a watch of the group, whose reader relies on things for 11 s."""
+    reader = Reader()
+    async with Client.from_url(url) as client:
+        watch = LeaseWatch(ElectionClient(client), "sites", "ops", reader, 11)
+        running = asyncio.create_task(watch.run())
+        try:
+            yield reader
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+
+
 async def test_list_after_an_expired_watch_is_passed_on_in_one_step() -> None:
     """Of a part of it, a member would conclude that it has seen everything before."""
     async with APIServer(auto_namespaces=True) as server, proxying(server.url) as link:
         for index in range(3):
             server.create(LEASES, fence(index))
 
-        reader = Reader()
-        async with Client.from_url(link.url) as client:
-            watch = LeaseWatch(ElectionClient(client), "sites", "ops", reader, 11)
-            running = asyncio.create_task(watch.run())
+        async with following(link.url) as reader:
             await asyncio.sleep(1)
             server.update(LEASES, fence(0, "2030-01-01T00:00:01.000000Z"))
             await asyncio.sleep(1)
@@ -79,8 +93,6 @@ async def test_list_after_an_expired_watch_is_passed_on_in_one_step() -> None:
             await asyncio.sleep(5)
             server.update(LEASES, fence(0, "2030-01-01T00:00:03.000000Z"))
             await asyncio.sleep(1)
-            running.cancel()
-            await asyncio.wait({running})
 
     names = [f"sites-range-0{index}" for index in range(4)]
     first = [f"seen {it}" for it in names[:3]]
@@ -94,3 +106,22 @@ async def test_list_after_an_expired_watch_is_passed_on_in_one_step() -> None:
         first[0],
         "turn",
     ]
+
+
+async def test_older_list_is_passed_on_once_nobody_relies_on_what_was_shown() -> None:
+    async with APIServer(auto_namespaces=True) as server:
+        server.create(LEASES, fence(0))
+        backup = server.snapshot()
+        async with following(server.url) as reader:
+            await asyncio.sleep(1)
+            server.create(LEASES, fence(1))
+            await asyncio.sleep(1)
+            before = len(reader.told)
+            await server.restart(snapshot=backup)
+            await asyncio.sleep(10)
+            assert reader.told[before:] == []
+            await asyncio.sleep(10)
+            assert reader.told[before : before + 2] == [
+                "missed sites-range-01",
+                "synced",
+            ]

@@ -792,6 +792,19 @@ def test_list_that_skips_a_deletion_does_not_hide_the_last_owner() -> None:
     assert driver.member.held == {0, 1}
 
 
+def test_deletions_are_not_repeated_before_the_watch_can_show_them() -> None:
+    driver = alone()
+    name = member_name("sites", "b")
+    put(driver.server, Role.MEMBER, "", 1, owner="b", flags=(Flag.OWNER,))
+    driver.run(199)
+    assert name in driver.server.leases
+    before = driver.server.requests
+    driver.shows = False
+    driver.run(6, step=0.01)
+    assert name not in driver.server.leases
+    assert driver.server.requests - before <= 2 + 2  # renewals, deletions
+
+
 def test_lease_of_an_expelled_member_is_deleted_in_the_end() -> None:
     driver = alone()
     name = member_name("sites", "b")

@@ -22,7 +22,7 @@ from aioinformer.controller.shards.replica import Replica
 from aioinformer.errors import LeadershipLost, OptionsError
 from aioinformer.model.resources import LEASES, PODS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Refuse
+from aioinformer.testing.faults import Refuse, Stall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -328,6 +328,50 @@ async def test_range_that_nobody_can_take_is_reported_and_moves_no_other(
         events = [it for it in server.objects(EVENTS) if it["type"] == "Warning"]
         assert [it["reason"] for it in events] == ["RangesNotWorkedOn"]
         assert events[0]["regarding"]["name"] == "sites"
+
+
+def foreign(name: str) -> dict[str, Any]:
+    """Return a Lease of an election, without the labels of the group."""
+    metadata = {"name": name, "namespace": "ops"}
+    return {"metadata": metadata, "spec": {"holderIdentity": "leader"}}
+
+
+async def test_lease_of_an_election_with_the_name_of_the_group_delays_the_first_start(
+    server: APIServer, cluster: Cluster
+) -> None:
+    server.create(LEASES, foreign("sites"))
+    async with cluster.replica("a") as a:
+        assert await cluster.settled() < 35  # as in a group that exists
+        assert '"sites" already exists' in a.shards.status().problem
+
+
+async def test_group_whose_lease_lost_its_labels_takes_absent_fences(
+    server: APIServer, cluster: Cluster
+) -> None:
+    async with cluster.replica("a"):
+        await cluster.settled()
+        server.delete(LEASES, "sites", namespace="ops")
+        server.create(LEASES, foreign("sites"))
+        async with cluster.replica("b") as b:
+            await cluster.balanced()
+            numbers = [it for it in range(16) if cluster.working[it] is b]
+            cluster.kill(b)
+            for it in numbers:
+                server.delete(LEASES, f"sites-range-{it:02}", namespace="ops")
+
+            assert await cluster.settled() < 35
+
+
+async def test_refusal_that_comes_after_the_sight_of_the_lease_is_forgotten(
+    server: APIServer, cluster: Cluster
+) -> None:
+    answers = Stall(
+        verb="create", resource="leases", head=False, seconds=0.5, times=None
+    )
+    server.faults.add(answers)
+    async with cluster.replicas_named("a", "b") as replicas:
+        await cluster.balanced()
+        assert [it.shards.status().problem for it in replicas] == ["", ""]
 
 
 async def test_invalid_lease_is_ignored(
