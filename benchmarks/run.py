@@ -36,6 +36,7 @@ BENCHMARKS = (
     "startup",
     "scale",
     "million",
+    "steady",
     "shared_cache",
     "shards",
     "apiserver",

@@ -217,6 +217,7 @@ def _alone() -> tuple[Goal, ...]:
             ),
             ("indexer", "selector of one label, over 100,000", 20),
             ("scale", "150,000 objects compared with 10,000", 1.25),
+            ("steady", "50 informers, nothing changes: CPU", 0.5),
         )
     )
 

@@ -20,7 +20,7 @@ SPANS = ("p50", "p99", "worst")
 DIFFERENCE = "beyond a bare interpreter"
 DIFFERENCES = (DIFFERENCE, "one more")
 # The best value of some figures is 0, and a small app may need less memory than an empty one.
-ZEROS = ("lists", "private memory")
+ZEROS = ("lists", "private memory", "requests")
 
 
 async def figures_of(benchmark: str) -> list[dict[str, Any]]:
@@ -60,6 +60,15 @@ async def test_million_reports_its_figures() -> None:
         cases = {it for group in found.values() for it in group}
         assert {it.replace("1,000,000", "2,000") for it in goals} <= cases
         assert {"2,000 pods: CPU at rest"} <= found["% of a core"]
+
+
+async def test_steady_reports_its_figures() -> None:
+    start = "5 informers, nothing changes"
+
+    assert units(await figures_of("steady")) == {
+        "% of a core": {f"{start}: CPU"},
+        "a minute": {f"{start}: wake-ups of the event loop", f"{start}: requests"},
+    }
 
 
 async def test_web_latency_reports_its_figures() -> None:

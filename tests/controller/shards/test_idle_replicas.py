@@ -5,28 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import pytest
 from shards_helpers import Cluster, ShardListener
 
 from aioinformer.controller.shards.idle_ranges import IdleRanges
 from aioinformer.controller.shards.timing import ShardTiming
-from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from shards_helpers import Work
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[APIServer]:
-    async with APIServer(auto_namespaces=True) as server:
-        yield server
-
-
-@pytest.fixture
-def cluster(server: APIServer) -> Cluster:
-    return Cluster(server)
 
 
 class Unable(ShardListener):

@@ -14,23 +14,10 @@ from shards_helpers import Cluster, now
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import LEASES
-from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Delay, Refuse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[APIServer]:
-    async with APIServer(auto_namespaces=True) as server:
-        yield server
-
-
-@pytest.fixture
-def cluster(server: APIServer) -> Cluster:
-    return Cluster(server)
-
+    from aioinformer.testing import APIServer
 
 # ---------------------------------------------------------------- in order
 

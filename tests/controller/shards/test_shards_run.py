@@ -21,25 +21,13 @@ from aioinformer.controller.shards.member import Member
 from aioinformer.controller.shards.replica import Replica
 from aioinformer.errors import LeadershipLost, OptionsError
 from aioinformer.model.resources import LEASES, PODS
-from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Refuse, Stall
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from datetime import datetime
 
     from aioinformer.controller.shards.commands import Command
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[APIServer]:
-    async with APIServer(auto_namespaces=True) as server:
-        yield server
-
-
-@pytest.fixture
-def cluster(server: APIServer) -> Cluster:
-    return Cluster(server)
+    from aioinformer.testing import APIServer
 
 
 def texts(caplog: pytest.LogCaptureFixture) -> list[str]:
