@@ -52,7 +52,7 @@ class Outbox:
     Attributes:
         commands: Commands for the next step.
         writes: Writes under way, by the name of the Lease.
-        overtaken: Those of them whose Lease was deleted meanwhile, or before.
+        overtaken: Names of those whose Lease was deleted, as the watch has shown meanwhile.
 
     Args:
         identity: Identity of the member.
