@@ -25,6 +25,8 @@ _VERSION_DIGITS = 15
 """Last digits of a version that a float can hold, as in client-go."""
 
 
+_DEPTH = "aioinformer_handler_queued_items"
+
 _NO_WORK = LoopBudget().statistics()
 
 
@@ -56,8 +58,11 @@ class InformerMetrics:
         self._indexer = indexer
         self._processor = processor
         self._run_state = run_state
+        self._scope = sink
         self._sink = GuardedSink(sink, name, name=name)
-        self._loop_sink = GuardedSink(sink, name)
+        self._unnamed_sink = GuardedSink(sink, name)
+        # Handlers that had a gauge at the last read.
+        self._handlers: set[str] = set()
         # Last, as the sink may call it at once.
         sink.before_reads(self.report)
 
@@ -71,7 +76,7 @@ class InformerMetrics:
         number = max(version_number(status.resource_version), 0)
         gauge("informer_store_resource_version", number % 10**_VERSION_DIGITS)
         self._report_bytes()
-        self._processor.report()
+        self._report_handlers()
         if status.cache is not None:
             self._report_cache(status.cache)
 
@@ -87,6 +92,16 @@ class InformerMetrics:
         json = sum(it.json_bytes for it in counts if it is not None)
         self._sink.gauge("aioinformer_informer_held_bytes", held)
         self._sink.gauge("aioinformer_informer_json_bytes", json)
+
+    def _report_handlers(self) -> None:
+        depths = self._processor.depths()
+        for handler, depth in depths.items():
+            self._unnamed_sink.gauge(_DEPTH, depth, handler=handler)
+
+        for handler in self._handlers - depths.keys():
+            self._scope.forget(_DEPTH, handler=handler)
+
+        self._handlers = set(depths)
 
     def _report_cache(self, cache: CacheStatus) -> None:
         gauge = self._sink.gauge
@@ -105,7 +120,7 @@ class InformerMetrics:
         """Set the gauges of the event loop, which all its informers share."""
         loop = self._run_state.loop
         statistics = _NO_WORK if loop is None else LoopBudget.statistics_of(loop)
-        gauge = self._loop_sink.gauge
+        gauge = self._unnamed_sink.gauge
         gauge("aioinformer_loop_slices", statistics.slices)
         gauge("aioinformer_loop_stalls", statistics.stalls)
         gauge("aioinformer_loop_longest_slice_seconds", statistics.longest)

@@ -418,7 +418,7 @@ class CachedSource:
                     obj for key, obj in told.contents.objects.items() if key > cursor
                 ]
                 if rest:
-                    listener.put(Snapshot(rest), now)
+                    listener.put(Snapshot(rest), now, now)
 
                 listener.mark_synced()
 
