@@ -904,6 +904,7 @@ class SharedInformer:
 
     def set_metrics(self, sink: MetricsSink) -> None:
         """Set the sink of metrics, unless the informer has one."""
+        self._sources.wake()
         self._metrics.connect(sink)
 
     def forget_metrics(self) -> None:

@@ -521,6 +521,11 @@ class CachedSource:
             return ""
 
     @property
+    def pipeline(self) -> Pipeline | None:
+        """Pipeline into the store in memory, after a fallback; else None."""
+        return None if self._memory is None else self._memory.pipeline
+
+    @property
     def failures(self) -> int:
         """Number of attempts that failed in a row."""
         return self._state.failures if self._memory is None else self._memory.failures
