@@ -8,7 +8,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from contextlib import suppress
 from importlib import import_module
+from math import inf
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakMethod
 
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["PrometheusSink"]
 
 logger: Final = guarded_logger(__name__)
+
+REFRESH_SECONDS = 1.0
+"""Seconds after which measurements are refreshed for any metric that is read. Within
+them, a read of all metrics needs one refresh."""
 
 # Upper bounds of client-go's work queues: durations of work vary widely.
 _DECADES = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0)
@@ -113,16 +119,14 @@ _HELP = {
     ),
     "aioinformer_loop_waiting_tasks": _Help("Tasks that wait for a slice."),
     "aioinformer_reflector_failures_total": _Help("Lists and watches that failed."),
-    "aioinformer_reflector_relists_total": _Help(
-        "Lists that follow a watch, by reason."
-    ),
+    "aioinformer_reflector_relists_total": _Help("Relists after a watch, by reason."),
     "aioinformer_reflector_watch_restarts_total": _Help(
-        "Watches that follow a watch, by reason."
+        "Watches opened again without a relist, by reason."
     ),
     "aioinformer_reconcile_storms": _Help("Keys that are slowed down in a storm."),
     "aioinformer_reconcile_storms_total": _Help("Reconcile storms, by cause."),
     "aioinformer_shard_active_ranges": _Help(
-        "Ranges that this replica owns, and whose objects are listed."
+        "Owned ranges whose objects have been listed, so that work has begun."
     ),
     "aioinformer_shard_moves_total": _Help("Ranges that this replica has acquired."),
     "aioinformer_shard_owned_ranges": _Help("Ranges that this replica owns."),
@@ -157,7 +161,7 @@ _HELP = {
         "Reconciles that failed and are not retried."
     ),
     "informer_processing_latency_seconds": _Help(
-        "Duration of applying a batch of changes.", _REQUESTS
+        "Time to apply changes or a list, with the wait for a slice.", _LATENCIES
     ),
     "informer_queued_items": _Help("Changes waiting to be applied."),
     "informer_store_resource_version": _Help(
@@ -313,6 +317,9 @@ class _SharedState:
         self.families: dict[str, _Family] = {}
         self.reporters: list[WeakMethod[Callable[[], None]]] = []
         self._lock = Lock()
+        # Metrics that were read since the last refresh, and the time of that.
+        self._read: set[str] = set()
+        self._refreshed = -inf
 
     def make(
         self, registry: CollectorRegistry, name: str, kind: str, labels: tuple[str, ...]
@@ -332,8 +339,17 @@ class _SharedState:
 
         return family
 
+    def refresh_for(self, name: str) -> None:
+        """Refresh before a metric is read, once for each read of all metrics."""
+        if name in self._read or monotonic() - self._refreshed > REFRESH_SECONDS:
+            self.refresh()
+
+        self._read.add(name)
+
     def refresh(self) -> None:
         """Make all components report their aggregated measurements."""
+        self._read.clear()
+        self._refreshed = -inf  # not before the end, for other threads
         for reporter in list(self.reporters):
             report = reporter()
             if report is None:
@@ -346,6 +362,8 @@ class _SharedState:
                 report()
             except Exception:  # the others are read nevertheless
                 logger.exception("a component failed to report its metrics")
+
+        self._refreshed = monotonic()
 
 
 class _Family:
@@ -423,7 +441,7 @@ class _Family:
         return [self._empty()]
 
     def collect(self) -> Iterator[Metric]:
-        self._shared.refresh()
+        self._shared.refresh_for(self._name)
         metric = self._empty()
         if self.kind != "histogram":
             for key, value in self.values.copy().items():

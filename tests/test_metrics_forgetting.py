@@ -93,6 +93,7 @@ async def test_factory_forgets_the_series_of_temporary_informers(
         async with factory:
             await factory.wait_for_cache_sync(timeout=30)
             await asyncio.sleep(1)
+            series(registry)  # a registry shows new metrics from the next read on
             lasting = len(series(registry))
             for number in range(20):
                 selector = f"app!=a{number}"

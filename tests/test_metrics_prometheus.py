@@ -403,6 +403,45 @@ async def test_single_collected_metric_is_up_to_date(
     ]
 
 
+class Counted:
+    """A component that counts its reports."""
+
+    def __init__(self, sink: PrometheusSink) -> None:
+        self.sink = sink
+        self.reports = 0
+        sink.register(self.report)
+
+    def report(self) -> None:
+        self.reports += 1
+        for name in ("a", "b", "c"):
+            self.sink.gauge(name, self.reports)
+
+
+def test_components_report_once_for_each_read_of_all_metrics(
+    registry: CollectorRegistry, sink: PrometheusSink
+) -> None:
+    reporter = Counted(sink)
+    for number in (2, 3):
+        assert shown(registry) == [f"a {number}.0", f"b {number}.0", f"c {number}.0"]
+
+    assert registry.get_sample_value("b") == 4  # reads `a`, too
+    assert registry.get_sample_value("b") == 5
+    assert reporter.reports == 5
+
+
+@pytest.mark.realtime
+def test_read_of_other_metrics_later_gets_new_values(
+    registry: CollectorRegistry, sink: PrometheusSink
+) -> None:
+    reporter = Counted(sink)
+    generate_latest(registry.restricted_registry(["a"]))
+    time.sleep(1.1)
+    text = generate_latest(registry.restricted_registry(["b"])).decode()
+
+    assert text.splitlines()[-1] == "b 3.0"
+    assert reporter.reports == 3
+
+
 async def test_freed_queue_is_not_collected_again(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:

@@ -6,8 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from aioinformer.budget import LoopBudget
-from aioinformer.informer.namespace_sources import NamespaceSource
-from aioinformer.metrics import GuardedSink
+from aioinformer.metrics import GuardedSink, ScopedSink
 from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from aioinformer.informer.lifecycle import RunState
     from aioinformer.informer.namespace_sources import NamespaceSources
     from aioinformer.informer.status import CacheStatus
-    from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["InformerMetrics"]
@@ -24,15 +22,14 @@ __all__ = ["InformerMetrics"]
 _VERSION_DIGITS = 15
 """Last digits of a version that a float can hold, as in client-go."""
 
-
-_NO_WORK = LoopBudget().statistics()
+_DEPTH = "aioinformer_handler_queued_items"
 
 
 class InformerMetrics:
-    """Gauges of one informer, with the label `name`.
+    """Gauges of one informer, with the label `name`, and of its handlers.
 
     A `CollectingSink` calls `report` before each read, so they cost nothing in between.
-    Other sinks do not get them.
+    Other sinks do not get them. They end with the informer, unless it has failed.
 
     Args:
         name: Name of the informer.
@@ -56,13 +53,21 @@ class InformerMetrics:
         self._indexer = indexer
         self._processor = processor
         self._run_state = run_state
-        self._sink = GuardedSink(sink, name, name=name)
-        self._loop_sink = GuardedSink(sink, name)
+        # Gauges end with the run. Counters stay until the series of the informer end.
+        self._scope = ScopedSink(sink, name)
+        self._sink = GuardedSink(self._scope, name, name=name)
+        self._unnamed_sink = GuardedSink(self._scope, name)
+        # Handlers that had a gauge at the last read.
+        self._handlers: set[str] = set()
+        run_state.followers.append(self._run_changed)
         # Last, as the sink may call it at once.
         sink.before_reads(self.report)
 
     def report(self) -> None:
-        """Set the gauges. May be called from any thread."""
+        """Set the gauges, until they have ended. May be called from any thread."""
+        if not self._scope.enabled:
+            return
+
         status, gauge = self._sources.status(), self._sink.gauge
         gauge("aioinformer_informer_synced", status.synced)
         gauge("aioinformer_informer_objects", len(self._indexer))
@@ -71,22 +76,40 @@ class InformerMetrics:
         number = max(version_number(status.resource_version), 0)
         gauge("informer_store_resource_version", number % 10**_VERSION_DIGITS)
         self._report_bytes()
-        self._processor.report()
+        self._report_handlers()
         if status.cache is not None:
             self._report_cache(status.cache)
 
         self._report_loop()
 
-    def _report_bytes(self) -> None:
-        sources = [it for it in self._sources.all if isinstance(it, NamespaceSource)]
-        if not sources:
-            return  # on disk
+    def _run_changed(self) -> None:
+        # If the informer has failed, its age grows, and alerts show it.
+        if self._run_state.over and self._run_state.failure is None:
+            self._scope.end()
 
-        counts = [it.pipeline.metrics for it in sources]
-        held = sum(it.held_bytes for it in counts if it is not None)
-        json = sum(it.json_bytes for it in counts if it is not None)
+    def _report_bytes(self) -> None:
+        """Set the bytes in memory, unless some of the objects are not counted yet."""
+        pipelines = self._sources.pipelines_in_memory
+        metrics = [it.metrics for it in pipelines]
+        counts = [it for it in metrics if it is not None and it.counted]
+        complete = len(counts) == len(pipelines) or not len(self._indexer)
+        if not (pipelines and complete):
+            return
+
+        held = sum(it.held_bytes for it in counts)
+        json = sum(it.json_bytes for it in counts)
         self._sink.gauge("aioinformer_informer_held_bytes", held)
         self._sink.gauge("aioinformer_informer_json_bytes", json)
+
+    def _report_handlers(self) -> None:
+        depths = self._processor.depths()
+        for handler, depth in depths.items():
+            self._unnamed_sink.gauge(_DEPTH, depth, handler=handler)
+
+        for handler in self._handlers - depths.keys():
+            self._scope.forget(_DEPTH, handler=handler)
+
+        self._handlers = set(depths)
 
     def _report_cache(self, cache: CacheStatus) -> None:
         gauge = self._sink.gauge
@@ -104,8 +127,11 @@ class InformerMetrics:
     def _report_loop(self) -> None:
         """Set the gauges of the event loop, which all its informers share."""
         loop = self._run_state.loop
-        statistics = _NO_WORK if loop is None else LoopBudget.statistics_of(loop)
-        gauge = self._loop_sink.gauge
+        if loop is None:
+            return
+
+        statistics = LoopBudget.statistics_of(loop)
+        gauge = self._unnamed_sink.gauge
         gauge("aioinformer_loop_slices", statistics.slices)
         gauge("aioinformer_loop_stalls", statistics.stalls)
         gauge("aioinformer_loop_longest_slice_seconds", statistics.longest)

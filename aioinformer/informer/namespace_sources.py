@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.errors import NotSynced, OptionsError, Stale
+from aioinformer.informer.lifecycle import running_loop
 from aioinformer.informer.listwatch.current_selection import selectors_of
 from aioinformer.informer.status import InformerStatus, combined, describe_state
 from aioinformer.informer.store.shared_store import SharedStore
@@ -66,6 +67,10 @@ class Source(Protocol):
     @property
     def version(self) -> str:
         """Version up to which its objects are in the store."""
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """Pipeline into its store; None while that is on disk."""
 
     @property
     def failures(self) -> int:
@@ -320,6 +325,21 @@ class NamespaceSources:
             )
 
         return first.reflector
+
+    @property
+    def pipelines_in_memory(self) -> list[Pipeline]:
+        """Pipelines into a store in memory; none while that is on disk."""
+        pipelines = (source.pipeline for source in self.all)
+        return [it for it in pipelines if it is not None]
+
+    def wake(self) -> None:
+        """Make pipelines that run in this loop look at the sink of metrics soon.
+
+        Others do so with the next event or bookmark.
+        """
+        if self._run_state.loop is running_loop() and not self._run_state.stopping:
+            for pipeline in self.pipelines_in_memory:
+                pipeline.wake()
 
     def _selections(self) -> list[Selection]:
         list_watches = [source.list_watch for source in self.all]

@@ -816,8 +816,8 @@ class SharedInformer:
     def _add_in_memory(self, listener: Listener) -> None:
         # Atomic: no await between the snapshot and the changes after it.
         if len(self._indexer):
-            snapshot = Snapshot(self._indexer.list())
-            listener.put(snapshot, asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            listener.put(Snapshot(self._indexer.list()), now, now)
 
         self._processor.add(listener)
         if self.has_synced:
@@ -904,6 +904,7 @@ class SharedInformer:
 
     def set_metrics(self, sink: MetricsSink) -> None:
         """Set the sink of metrics, unless the informer has one."""
+        self._sources.wake()
         self._metrics.connect(sink)
 
     def forget_metrics(self) -> None:

@@ -128,6 +128,7 @@ async def test_cancelled_waiter_leaves_nothing_and_does_not_affect_others(
         async with running(rig.pods.run()):
             await settle()
             tasks = asyncio.all_tasks()
+            followers = list(rig.pods._run_state.followers)
             await cancelled_after(waiter(rig.pods), turns, moment=moment)
             await settle()
 
@@ -136,6 +137,6 @@ async def test_cancelled_waiter_leaves_nothing_and_does_not_affect_others(
             await settle()
 
             assert len(rig.pods._waiters) == 0
-            assert len(rig.pods._run_state.followers) == 1
+            assert rig.pods._run_state.followers == followers
             assert len(rig.pods._processor.listeners) == 1
             assert rig.view.objects == rig.stored

@@ -135,6 +135,7 @@ async def test_G8_waiter_sees_what_the_server_holds() -> None:
 async def test_G9_waiter_leaves_nothing_in_the_informer() -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
         before = asyncio.all_tasks()
+        followers = list(informer._run_state.followers)
         waiters = [asyncio.create_task(wait(informer)) for wait in WAITERS.values()]
         await settle()
         during = len(informer._waiters)
@@ -149,7 +150,7 @@ async def test_G9_waiter_leaves_nothing_in_the_informer() -> None:
 
         assert during == 3
         assert len(informer._waiters) == 0
-        assert len(informer._run_state.followers) == 1
+        assert informer._run_state.followers == followers
         assert asyncio.all_tasks() == before
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from aioinformer import Context, ReconcileRequest
 
-__all__ = ["exposition", "labels_of"]
+__all__ = ["exposition", "kinds_of", "labels_of"]
 
 
 async def exposition(directory: Path) -> str:
@@ -74,6 +74,15 @@ def labels_of(text: str) -> dict[str, set[str]]:
             labels.setdefault(sample.name, set()).update(sample.labels)
 
     return labels
+
+
+def kinds_of(text: str) -> dict[str, str]:
+    """Return the type of the metric of each sample name in an exposition."""
+    return {
+        sample.name: family.type
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 async def reconcile(request: ReconcileRequest, ctx: Context) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from typing import TYPE_CHECKING
 
+import pytest
+from cached_informers import cached, put
 from prometheus_client import CollectorRegistry
 
 from aioinformer import SharedInformerFactory
@@ -70,3 +74,30 @@ async def test_metrics_tell_that_a_cache_cannot_be_used(tmp_path: Path) -> None:
             shown = shown_by(registry)
 
     assert (shown["in_memory"], shown["writer"]) == (1, 0)
+
+
+@pytest.mark.parametrize("vanishes", [False, True])
+async def test_bytes_are_shown_once_the_objects_are_in_memory(
+    tmp_path: Path, vanishes: bool
+) -> None:
+    def shown() -> float | None:
+        name = "aioinformer_informer_json_bytes"
+        return registry.get_sample_value(name, {"name": maps.name})
+
+    registry = CollectorRegistry()
+    if not vanishes:
+        (tmp_path / "cache").touch()
+
+    async with APIServer() as server:
+        put(server, "a")
+        async with cached(server, tmp_path / "cache") as (maps, _):
+            maps.set_metrics(PrometheusSink(registry))
+            if vanishes:
+                cache = maps.status.cache
+                assert cache is not None
+                assert shown() is None
+                os.rename(cache.path, tmp_path / "gone")
+
+            await asyncio.sleep(5)
+            shown()  # a registry shows new metrics from the next read on
+            assert shown() == sum(len(it.raw) for it in maps.indexer.list()) > 0

@@ -172,6 +172,7 @@ async def test_cancelled_block_removes_its_handler() -> None:
             async for _ in events:
                 pass
 
+    followers = list(pods._run_state.followers)
     async with running(pods.run()):
         task = asyncio.create_task(follow())
         await settle()
@@ -181,7 +182,7 @@ async def test_cancelled_block_removes_its_handler() -> None:
         await settle()
 
         assert (during, len(pods._processor.listeners)) == (1, 0)
-        assert pods._run_state.followers == [pods._waiters.wake_all]
+        assert pods._run_state.followers == followers
 
 
 # ---------------------------------------------------------------- the end

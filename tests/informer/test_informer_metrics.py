@@ -12,6 +12,7 @@ from metrics_helpers import PlainSink
 from prometheus_client import CollectorRegistry
 
 from aioinformer import SharedInformerFactory
+from aioinformer.budget import LoopBudget
 from aioinformer.informer.store.store_metrics import StoreMetrics
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.model.compression import SAMPLES
@@ -36,10 +37,12 @@ def stored_bytes(pods: SharedInformer) -> dict[str, float]:
     }
 
 
-def shown_bytes(registry: CollectorRegistry) -> dict[str, float | None]:
+def shown_bytes(
+    registry: CollectorRegistry, name: str = "pods"
+) -> dict[str, float | None]:
     return {
         kind: registry.get_sample_value(
-            f"aioinformer_informer_{kind}_bytes", {"name": "pods"}
+            f"aioinformer_informer_{kind}_bytes", {"name": name}
         )
         for kind in ("held", "json")
     }
@@ -78,6 +81,72 @@ async def test_bytes_follow_every_kind_of_change(
         stream.send(added(thing("p2", 10, uid="other")))
         await asyncio.sleep(1)
         assert pods.indexer.get_by_key("default/new") is not None
+        assert shown_bytes(registry) == stored_bytes(pods)
+
+
+async def test_bytes_are_never_negative_within_a_step() -> None:
+    seen: list[int] = []
+
+    def note(_: KubeObject) -> list[str]:
+        (pipeline,) = pods._sources.pipelines_in_memory
+        if pipeline.metrics is not None:
+            seen.append(pipeline.metrics.held_bytes)
+            seen.append(pipeline.metrics.json_bytes)
+
+        return []
+
+    stream = Stream()
+    page = Page([thing("keep", 5)], version=5)
+    pods = pods_of(page, watches=(stream,), metrics=PlainSink())
+    pods.add_indexers({"note": note})
+    async with running(pods.run()):
+        await pods.wait_synced(timeout=30)
+        await settle()
+        large = wide("a", 6, "x" * 10)
+        stream.send(added(large), deleted(large), added(thing("b", 7)))
+        await asyncio.sleep(1)
+
+    assert len(seen) > 4
+    assert min(seen) >= 0
+
+
+@pytest.mark.parametrize("namespaces", [1, 2])
+async def test_sink_of_a_running_informer_gets_the_bytes(
+    registry: CollectorRegistry, namespaces: int
+) -> None:
+    async with APIServer(auto_namespaces=True) as server:
+        for namespace in ("a", "b"):
+            server.create(CONFIG_MAPS, {"metadata": {"name": "x"}}, namespace=namespace)
+
+        async with SharedInformerFactory(server.client()) as factory:
+            maps = factory.informer(CONFIG_MAPS, namespace=["a", "b"][:namespaces])
+            await maps.wait_synced(timeout=30)
+            await asyncio.sleep(1)
+
+            factory.set_metrics(PrometheusSink(registry))
+            for _ in range(2):  # a registry shows new metrics from the next read on
+                assert shown_bytes(registry, maps.name) == {"held": None, "json": None}
+
+            await settle()
+            shown_bytes(registry, maps.name)
+            assert shown_bytes(registry, maps.name) == stored_bytes(maps)
+            assert len(maps.indexer) == namespaces
+
+            server.create(CONFIG_MAPS, {"metadata": {"name": "y"}}, namespace="a")
+            server.delete(CONFIG_MAPS, "x", namespace="a")
+            await asyncio.sleep(1)
+            assert shown_bytes(registry, maps.name) == stored_bytes(maps)
+
+
+async def test_sink_that_is_set_before_the_first_list_gets_the_bytes(
+    registry: CollectorRegistry,
+) -> None:
+    pods = pods_of(Page([wide("a", 5)], version=5, head=10.0))
+    async with running(pods.run()):
+        await asyncio.sleep(5)
+        pods.set_metrics(PrometheusSink(registry))
+        await pods.wait_synced(timeout=30)
+        await settle()
         assert shown_bytes(registry) == stored_bytes(pods)
 
 
@@ -157,14 +226,14 @@ async def test_latency_of_a_batch_ends_with_its_last_entry() -> None:
     metrics.arrived(now(), 2)
     await asyncio.sleep(1)
     metrics.arrived(now(), 3)
-    metrics.applied(1, [])
+    metrics.applied(1)
     assert measured == []
     assert metrics.oldest == pytest.approx(now() - 1)
 
     await asyncio.sleep(1)
-    metrics.applied(1, [])
+    metrics.applied(1)
     assert measured == [pytest.approx(2)]
-    metrics.applied(1, [])
+    metrics.applied(1)
     assert measured == [pytest.approx(2), pytest.approx(1)]
     assert metrics.oldest is None
 
@@ -194,3 +263,99 @@ async def test_queued_notifications_of_handlers_with_one_name_are_added(
         await second.aclose()
         await settle()
         assert queued() is None
+
+
+# ---------------------------------------------------------------- applying
+
+
+async def test_processing_is_measured_without_bookmarks_and_counting() -> None:
+    class Noting(PlainSink):
+        def observe(self, name: str, value: float, /, **labels: str) -> None:
+            super().observe(name, value, **labels)
+            if name == "informer_processing_latency_seconds":
+                (pipeline,) = pods._sources.pipelines_in_memory
+                assert pipeline.metrics is not None
+                counted.append(pipeline.metrics.json_bytes)
+
+    counted: list[int] = []
+    stream = Stream()
+    sink = Noting()
+    pods = pods_of(Page([thing("a", 5)], version=5), watches=(stream,), metrics=sink)
+    async with running(pods.run()):
+        await pods.wait_synced(timeout=30)
+        for version in range(6, 9):
+            stream.send(bookmark(version))
+            await asyncio.sleep(1)
+
+        assert counted == [0]  # the list, before its bytes were counted
+        stream.send(modified(thing("a", 10)))
+        await asyncio.sleep(1)
+
+    assert len(counted) == 2
+
+
+# ---------------------------------------------------------------- end of an informer
+
+
+async def test_stopped_informer_has_no_gauges(registry: CollectorRegistry) -> None:
+    def gauges() -> set[str]:
+        return {
+            sample.name
+            for family in registry.collect()
+            for sample in family.samples
+            if family.type == "gauge" and sample.name.startswith("aioinformer")
+        }
+
+    pods = pods_of(metrics=PrometheusSink(registry))
+    pods.add_event_handler(on_event=Slow(1e6), name="stuck")
+    async with running(pods.run()):
+        await pods.wait_synced(timeout=30)
+        gauges()  # a registry shows new metrics from the next read on
+        assert gauges() >= {
+            "aioinformer_informer_age_seconds",
+            "aioinformer_handler_queued_items",
+            "aioinformer_loop_slices",
+        }
+
+    await asyncio.sleep(1000)
+    assert gauges() == set()
+    listed = registry.get_sample_value("reflector_lists_total", {"name": "pods"})
+    assert listed == 1
+
+
+async def test_abandoned_informer_has_no_gauges(registry: CollectorRegistry) -> None:
+    pods = pods_of(metrics=PrometheusSink(registry))
+    name = "aioinformer_informer_synced"
+    assert registry.get_sample_value(name, {"name": "pods"}) == 0
+    pods.abandon()
+    assert registry.get_sample_value(name, {"name": "pods"}) is None
+
+
+async def test_informer_that_died_becomes_stale(registry: CollectorRegistry) -> None:
+    def age() -> float | None:
+        name = "aioinformer_informer_age_seconds"
+        return registry.get_sample_value(name, {"name": "pods"})
+
+    pods = pods_of(metrics=PrometheusSink(registry))
+    pods.set_death_handler(lambda _: None, why_ending=lambda: ValueError("a bug"))
+    async with running(pods.run()):
+        await pods.wait_synced(timeout=30)
+
+    await asyncio.sleep(1000)
+    assert age() == pytest.approx(1000, abs=1)
+    pods.forget_metrics()
+    assert age() is None
+
+
+async def test_informer_that_has_not_run_leaves_the_gauges_of_the_loop(
+    registry: CollectorRegistry,
+) -> None:
+    sink = PrometheusSink(registry)
+    running_one, idle = pods_of(metrics=sink), pods_of(metrics=sink)
+    async with running(running_one.run()):
+        await running_one.wait_synced(timeout=30)
+        name = "aioinformer_loop_longest_slice_seconds"
+        registry.get_sample_value(name)
+        LoopBudget.current()._longest = 7.0
+        assert registry.get_sample_value(name) == 7
+        assert not idle.has_synced

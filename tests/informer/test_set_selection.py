@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_source import FakeSource
 from informer_helpers import Even, running, text_of
+from metrics_helpers import PlainSink
 from sharding_source import ShardingServer
 
 from aioinformer import Deleted, SharedInformer, SharedInformerFactory
@@ -122,6 +123,35 @@ async def test_added_shards_are_listed_alone_and_reported_as_added() -> None:
             FIRST,
             ALL,
         ]
+
+
+@pytest.mark.parametrize(
+    ("selection", "counted"),
+    [
+        pytest.param({"shards": ALL}, "watch_restarts", id="widened"),
+        pytest.param({"shards": NONE}, "watch_restarts", id="narrowed"),
+        pytest.param({"label_selector": "app=db"}, "relists", id="labels"),
+    ],
+)
+async def test_change_of_the_selection_is_counted_once(
+    selection: dict[str, Any], counted: str
+) -> None:
+    sink = PlainSink()
+    async with first_half(metrics=sink) as pods:
+        before = sink.counts.copy()
+        await pods.change(**selection)
+        await asyncio.sleep(1)
+        new = sink.counts - before
+
+    again = {
+        name: number
+        for name, number in new.items()
+        if "relists" in name[0] or "restarts" in name[0]
+    }
+    assert again == {
+        (f"aioinformer_reflector_{counted}_total", ("pods", "Selection")): 1
+    }
+    assert new["reflector_watches_total", ("pods",)] == 1
 
 
 async def test_removed_shards_leave_the_store_as_moved() -> None:

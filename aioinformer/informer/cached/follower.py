@@ -517,12 +517,12 @@ class Follower:
 
         now = asyncio.get_running_loop().time()
         for listener in self._joined():
-            listener.put(batch, now)
+            listener.put(batch, now, now)
 
         for listener, walk in self._starting.items():
             if walk.cursor:
                 part = [it for it in batch if object_of(it).key <= walk.cursor]
-                listener.put(part, now)
+                listener.put(part, now, now)
 
         if self._waiters.waiting:
             self._waiters.changed(batch)
@@ -610,7 +610,8 @@ class Follower:
 
         now = asyncio.get_running_loop().time()
         for listener, walk in heirs.items():
-            listener.put([event for key, event in batch if key > walk.cursor], now)
+            part = [event for key, event in batch if key > walk.cursor]
+            listener.put(part, now, now)
 
         return not gone.records
 
@@ -659,7 +660,7 @@ class Follower:
         for listener in listeners:
             if objects:
                 walks[listener].cursor = objects[-1].key
-                listener.put(batch, now)
+                listener.put(batch, now, None if walk.resync else now)
 
             if len(objects) < _CHUNK:
                 del walks[listener]

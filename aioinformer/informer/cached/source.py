@@ -418,7 +418,7 @@ class CachedSource:
                     obj for key, obj in told.contents.objects.items() if key > cursor
                 ]
                 if rest:
-                    listener.put(Snapshot(rest), now)
+                    listener.put(Snapshot(rest), now, now)
 
                 listener.mark_synced()
 
@@ -519,6 +519,11 @@ class CachedSource:
             return self._parts.indexer.resource_version
         except CacheError:  # the informer is about to continue in memory
             return ""
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """Pipeline into the store in memory, after a fallback; else None."""
+        return None if self._memory is None else self._memory.pipeline
 
     @property
     def failures(self) -> int:

@@ -66,7 +66,6 @@ was queued more than this after a warning, the handler is in a new slow period."
 
 
 _BLOCKING = "aioinformer_blocking_calls_total"
-_DEPTH = "aioinformer_handler_queued_items"
 _LATENCY = "aioinformer_handler_latency_seconds"
 
 
@@ -231,12 +230,11 @@ class HandlerMonitor:
     Args:
         name: Name of the handler.
         inbox: Queued notifications of the handler.
-        metrics: Sink of `aioinformer_blocking_calls_total`,
-            `aioinformer_handler_queued_items` and
+        metrics: Sink of `aioinformer_blocking_calls_total` and
             `aioinformer_handler_latency_seconds`, by handler. The latency is the time
             from the arrival of a batch of events, decoded, until the handler has
-            processed it. It begins when the handler's queue gets them, if they come
-            from a list, or from a store on disk.
+            processed it. For lists and stores on disk, it starts when the notifications
+            are queued. Resyncs have none.
     """
 
     def __init__(
@@ -280,12 +278,10 @@ class HandlerMonitor:
 
     def delivered(self) -> None:
         """Record that the batch that was taken last is processed."""
-        seconds = asyncio.get_running_loop().time() - self._inbox.taken_since
-        self.metrics.observe(_LATENCY, seconds)
-
-    def measure_depth(self, depth: int) -> None:
-        """Set the number of queued notifications. May be called from any thread."""
-        self.metrics.gauge(_DEPTH, depth)
+        arrived = self._inbox.arrived
+        if arrived is not None:
+            seconds = asyncio.get_running_loop().time() - arrived
+            self.metrics.observe(_LATENCY, seconds)
 
     # ------------------------------------------------------------ blocking calls
 
@@ -327,7 +323,7 @@ class HandlerMonitor:
 
     def forget_metrics(self) -> None:
         """Make the sink drop the series of the handler."""
-        for name in (_BLOCKING, _DEPTH, _LATENCY):
+        for name in (_BLOCKING, _LATENCY):
             # Another handler of the name may have begun the series.
             self._scope.forget(name, handler=self._name)
 

@@ -59,10 +59,13 @@ class Inbox:
     """
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[tuple[float, Batch] | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[tuple[float, float | None, Batch] | None] = (
+            asyncio.Queue()
+        )
         self._oldest = 0.0
-        self.taken_since: float = 0.0
-        """Time of the oldest notification in the last batch that was taken out."""
+        self.arrived: float | None = None
+        """Time on the loop's clock at which the first notification of the batch taken
+        last arrived; None if its latency is not measured."""
         # Invariant: 0 <= delivered <= queued.
         self.queued: int = 0
         """Number of notifications put so far."""
@@ -91,17 +94,19 @@ class Inbox:
         """Time on the loop's clock at which the oldest unprocessed notification was put."""
         return self._oldest
 
-    def put(self, batch: Batch, now: float) -> None:
+    def put(self, batch: Batch, now: float, arrived: float | None = None) -> None:
         """Add a batch that is not empty.
 
         Args:
             batch: Notifications.
-            now: Time on the loop's clock, or that of their arrival if it is measured.
+            now: Time on the loop's clock.
+            arrived: Time at which the first of them arrived, on the same clock; None if
+                their latency is not measured.
         """
         if self.queued == self.delivered:
             self._oldest = now
 
-        self._queue.put_nowait((now, batch))
+        self._queue.put_nowait((now, arrived, batch))
         self.queued += len(batch)
 
     def take_now(self) -> Iterable[Notification | None] | None:
@@ -113,8 +118,7 @@ class Inbox:
         if entry is None:
             return ()
 
-        self._oldest, batch = entry
-        self.taken_since = self._oldest
+        self._oldest, self.arrived, batch = entry
         return batch
 
     async def take(self) -> Iterable[Notification | None]:
@@ -129,8 +133,7 @@ class Inbox:
         if entry is None:
             return ()
 
-        self._oldest, batch = entry
-        self.taken_since = self._oldest
+        self._oldest, self.arrived, batch = entry
         return batch
 
     def clear(self) -> None:
@@ -217,10 +220,11 @@ class CoalescingInbox(Inbox):
         self._filled = asyncio.Event()
         self._cleared = False
         # Unmerged batches with their times. Then the rest of the batch that is being
-        # merged, and the time of that batch.
-        self._raw: deque[tuple[float, Batch]] = deque()
+        # merged, and the times of that batch.
+        self._raw: deque[tuple[float, float | None, Batch]] = deque()
         self._rest: Iterator[Notification | None] = iter(())
         self._since = 0.0
+        self._arrived: float | None = None
         # Number of the next notification to merge, and the end of its batch.
         # Invariant: delivered <= next <= queued.
         self._next = 0
@@ -229,7 +233,9 @@ class CoalescingInbox(Inbox):
         # merged into each. `_latest` has the number to merge an object's next
         # notification into.
         # Invariant: every number in `_latest` is in `_merged`.
-        self._merged: OrderedDict[int, tuple[float, Notification]] = OrderedDict()
+        self._merged: OrderedDict[int, tuple[float, float | None, Notification]] = (
+            OrderedDict()
+        )
         self._latest: dict[str, int] = {}
         # Number and time of the notification that is being processed.
         self._current: tuple[int, float] | None = None
@@ -253,9 +259,9 @@ class CoalescingInbox(Inbox):
 
         return self._since if self._next < self._end else self._raw[0][0]
 
-    def put(self, batch: Batch, now: float) -> None:
-        """Add a batch that is not empty."""
-        self._raw.append((now, batch))
+    def put(self, batch: Batch, now: float, arrived: float | None = None) -> None:
+        """Add a batch that is not empty; see `Inbox.put`."""
+        self._raw.append((now, arrived, batch))
         self.queued += len(batch)
         self._filled.set()
         if self.queued - self._next >= CROWDED and not self._crowded:
@@ -311,15 +317,16 @@ class CoalescingInbox(Inbox):
 
     def _burst(self) -> Iterator[Notification]:
         synced = self.synced
+        self.arrived = None
         for count in range(BURST):
             # Deliver at least one: constant changes must not prevent every delivery.
             stop = self._next < self.queued or self.synced is not synced
             if not self._merged or (count and stop):
                 break
 
-            number, (since, event) = self._merged.popitem(last=False)
-            if not count:
-                self.taken_since: float = since
+            number, (since, arrived, event) = self._merged.popitem(last=False)
+            if self.arrived is None:
+                self.arrived = arrived
 
             key = object_of(event).key
             if self._latest.get(key) == number:
@@ -335,7 +342,7 @@ class CoalescingInbox(Inbox):
         """Merge notifications up to the number `end`, or until the slice is over."""
         while self._next < end:
             if self._next == self._end:
-                self._since, batch = self._raw.popleft()
+                self._since, self._arrived, batch = self._raw.popleft()
                 self._end += len(batch)
                 self._rest = iter(batch)
 
@@ -356,17 +363,20 @@ class CoalescingInbox(Inbox):
         place = self._latest.get(key)
         if place is None:
             self._latest[key] = number
-            self._merged[number] = self._since, event
+            self._merged[number] = self._since, self._arrived, event
             return
 
-        since, earlier = self._merged[place]
+        since, arrived, earlier = self._merged[place]
         both = merged(earlier, event)
         if both is None:
             self._latest[key] = number
-            self._merged[number] = self._since, event
+            self._merged[number] = self._since, self._arrived, event
         elif both is NOTHING:
             del self._merged[place], self._latest[key]
             self.delivered += 2
         else:
-            self._merged[place] = since, both
+            if arrived is None:
+                arrived = self._arrived
+
+            self._merged[place] = since, arrived, both
             self.delivered += 1

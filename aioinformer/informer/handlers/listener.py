@@ -103,13 +103,19 @@ class Listener:
 
     # ------------------------------------------------------------ input
 
-    def put(self, batch: Batch, now: float) -> None:
-        """Queue a batch; it is shared and must not be changed."""
+    def put(self, batch: Batch, now: float, arrived: float | None = None) -> None:
+        """Queue a batch; it is shared and must not be changed.
+
+        Args:
+            batch: Notifications.
+            now: Time on the loop's clock.
+            arrived: Start of their latency, on the same clock; None to measure none.
+        """
         if not len(batch):
             return
 
         inbox = self._inbox
-        inbox.put(batch, now)
+        inbox.put(batch, now, arrived)
         if inbox.queued - inbox.delivered >= HIGH_WATER:
             self._monitor.crowded(now)
 
@@ -228,13 +234,6 @@ class Listener:
 
         self._notify()
 
-    def measure_depth(self, depth: int) -> None:
-        """Set the number of notifications queued for all handlers of its name.
-
-        May be called from any thread.
-        """
-        self._monitor.measure_depth(depth)
-
     def forget_metrics(self) -> None:
         """Make the metrics sink drop the series of this handler."""
         self._monitor.forget_metrics()
@@ -251,7 +250,7 @@ class Listener:
         assert task is not None
         try:
             if self._resync is not None and not self.removed:
-                self._resync.start(self._put_now)
+                self._resync.start(self._put_resync)
 
             budget = LoopBudget.current()
             await HandlerCalls(
@@ -334,7 +333,7 @@ class Listener:
     def _failed(self, event: Notification, cause: BaseException) -> None:
         self._reporter.failed("handler", self.name, event, cause)
 
-    def _put_now(self, batch: Batch) -> None:
+    def _put_resync(self, batch: Batch) -> None:
         self.put(batch, asyncio.get_running_loop().time())
 
     def _crowded(self) -> None:

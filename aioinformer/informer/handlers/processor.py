@@ -67,6 +67,17 @@ class Processor:
         """True if a notification is queued for a listener, or being processed."""
         return any(listener.depth for listener in self._listeners)
 
+    def depths(self) -> dict[str, int]:
+        """Return the number of queued notifications by name of the listener.
+
+        Listeners of one name are added up. May be called from any thread.
+        """
+        depths: dict[str, int] = {}
+        for listener in self.listeners:
+            depths[listener.name] = depths.get(listener.name, 0) + listener.depth
+
+        return depths
+
     def add(self, listener: Listener) -> None:
         """Add a listener; it runs as long as the processor.
 
@@ -93,19 +104,10 @@ class Processor:
 
     def publish(self, batch: Batch, arrived: float | None = None) -> None:
         """Queue a batch for all listeners; it must not be changed."""
-        since = asyncio.get_running_loop().time() if arrived is None else arrived
+        now = asyncio.get_running_loop().time()
+        since = now if arrived is None else arrived
         for listener in self._listeners:
-            listener.put(batch, since)
-
-    def report(self) -> None:
-        """Measure the queues of the listeners. May be called from any thread."""
-        depths: dict[str, int] = {}
-        for listener in self.listeners:
-            depths[listener.name] = depths.get(listener.name, 0) + listener.depth
-
-        for listener in self.listeners:
-            if listener.name in depths:
-                listener.measure_depth(depths.pop(listener.name))
+            listener.put(batch, now, since)
 
     def publish_list(self, objects: Mapping[str, KubeObject], *, initial: bool) -> None:
         """Queue `Added` notifications of all objects for all listeners."""

@@ -555,7 +555,9 @@ class Reflector:
         """Advance the machine, perform its actions, and return the new phase."""
         before = self._phase
         self._phase, actions = advance(before, outcome)
-        self._stats.metrics.advanced(before, outcome, self._phase)
+        self._stats.metrics.advanced(
+            before, outcome, self._phase, reselects=self._selections.due
+        )
         if _accepted(outcome) and self._backoff.lasted(_now()):
             self._stats.reset_series()
 

@@ -266,13 +266,15 @@ _RELISTS = "aioinformer_reflector_relists_total"
 _WATCH_RESTARTS = "aioinformer_reflector_watch_restarts_total"
 
 
-def _reason_of(outcome: Input, *, relists: bool) -> str:
+def _reason_of(outcome: Input, *, relists: bool, reselects: bool) -> str:
     """Return why the next list or watch follows the last watch."""
     match outcome:
         case WatchEnded(error=Exception() as error) | Unverified(error=error):
             return type(error).__name__
-        case WatchEnded():
-            return "NoVersion" if relists else "Ended"
+        case WatchEnded() if relists:
+            return "NoVersion"
+        case WatchEnded() if not reselects:
+            return "Ended"
         case _:
             return "Selection"
 
@@ -301,11 +303,12 @@ class ReflectorMetrics:
     error, if there is one:
 
     * `aioinformer_reflector_failures_total`: failed lists and watches;
-    * `aioinformer_reflector_relists_total`: lists that follow a watch. The reason is
+    * `aioinformer_reflector_relists_total`: relists after a watch. The reason is
       `Selection` after a change of the selection, and `NoVersion` if the watch ended
       without a version to continue from;
-    * `aioinformer_reflector_watch_restarts_total`: watches that follow a watch. The
-      reason is `Ended` after the regular end of one.
+    * `aioinformer_reflector_watch_restarts_total`: accepted watches that follow another
+      one without a relist. The reason is `Ended` after the regular end of a watch,
+      `Selection` after a change of the selection, else the error of the last attempt.
 
     Args:
         name: Name of the reflector.
@@ -314,6 +317,10 @@ class ReflectorMetrics:
 
     def __init__(self, name: str, sink: MetricsSink = NULL_SINK) -> None:
         self._sink = GuardedSink(sink, name, name=name)
+        # True if a watch was accepted since the last list.
+        self._watched = False
+        # Why the last watch, or attempt to open one, has ended.
+        self._reason = ""
 
     @property
     def enabled(self) -> bool:
@@ -332,6 +339,10 @@ class ReflectorMetrics:
     def watch_began(self) -> None:
         """Record an accepted watch."""
         self._sink.count("reflector_watches_total")
+        if self._watched:
+            self._sink.count(_WATCH_RESTARTS, reason=self._reason)
+
+        self._watched = True
 
     def watch_ended(self, seconds: float, items: int) -> None:
         """Record the end of a watch."""
@@ -345,12 +356,25 @@ class ReflectorMetrics:
         if self.enabled and (number := version_number(version)) >= 0:
             self._sink.gauge("reflector_last_resource_version", number)
 
-    def advanced(self, before: Phase, outcome: Input, after: Phase) -> None:
-        """Record what follows a watch."""
-        if isinstance(before, Watching) and self.enabled:
-            relists = isinstance(after, Listing)
-            name = _RELISTS if relists else _WATCH_RESTARTS
-            self._sink.count(name, reason=_reason_of(outcome, relists=relists))
+    def advanced(
+        self, before: Phase, outcome: Input, after: Phase, *, reselects: bool
+    ) -> None:
+        """Record what follows a watch, or an attempt to open one.
+
+        Args:
+            before: Phase of the watch.
+            outcome: How it ended.
+            after: Phase that follows.
+            reselects: True if a change of the selection is due.
+        """
+        if not isinstance(before, Watching):
+            return
+
+        relists = isinstance(after, Listing)
+        self._reason = _reason_of(outcome, relists=relists, reselects=reselects)
+        if relists:
+            self._watched = False
+            self._sink.count(_RELISTS, reason=self._reason)
 
     def failed(self, error: Exception) -> None:
         """Record a failed list or watch."""

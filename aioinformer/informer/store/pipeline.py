@@ -16,7 +16,6 @@ import asyncio
 import logging
 from functools import partial
 from operator import attrgetter
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer._user_code import guarded_logger
@@ -132,7 +131,7 @@ class Pipeline:
         self._compressor = BodyCompressor() if compressor is None else compressor
         self._sink = metrics
         self.metrics: StoreMetrics | None = None
-        """Measurements; None without a sink, or before `run()`."""
+        """Measurements; None until `run()` has found an enabled sink."""
         self.namespace = namespace
         """Namespace of its objects; empty if it has the whole store."""
         self._shared = shared
@@ -562,27 +561,33 @@ class Pipeline:
         if self._shared is not None:
             apply = partial(self._apply_exclusively, self._shared)
 
-        if self._sink.enabled:
-            self.metrics = StoreMetrics(self._sink)
-            apply = partial(self._apply_timed, apply, self.metrics)
-
         try:
             while True:
+                if self.metrics is None and self._sink.enabled:
+                    self.metrics = await self._new_metrics()
+
                 await self._fifo.wait_filled()
                 await apply(budget)
         finally:
             self._decoded.stop()
 
-    async def _apply_timed(
-        self,
-        apply: Callable[[LoopBudget], Awaitable[None]],
-        metrics: StoreMetrics,
-        budget: LoopBudget,
-    ) -> None:
-        """Apply a part of the queue, and measure how long that took."""
-        began = perf_counter()
-        await apply(budget)
-        metrics.took(began)
+    def wake(self) -> None:
+        """Make `run()` look at the sink, which may have been enabled.
+
+        Raises:
+            WrongLoop: If called from another event loop or thread.
+        """
+        if self._version is not None and self.metrics is None:
+            self._fifo.feed([], self._version)
+
+    async def _new_metrics(self) -> StoreMetrics:
+        """Return measurements that have counted the stored objects."""
+        metrics, stored = StoreMetrics(self._sink), self._current()
+        if isinstance(stored, dict):  # not on disk
+            # Other pipelines of the store may replace the mapping meanwhile.
+            await metrics.listed(list(stored.values()))
+
+        return metrics
 
     async def _apply_exclusively(self, shared: SharedStore, budget: LoopBudget) -> None:
         """Apply a part of the queue, while no other pipeline changes the store."""
@@ -591,6 +596,9 @@ class Pipeline:
 
     async def _apply_slice(self, budget: LoopBudget) -> None:
         """Apply a part of the queue: some changes, or up to one complete list."""
+        if self.metrics is not None:
+            self.metrics.begin()
+
         await budget.start()
         indexer = self._indexer
         indexer.holding = True  # as in `step()`, inline for speed
@@ -634,7 +642,10 @@ class Pipeline:
                 self._indexer.applied(version if shared is None else shared.version)
 
         if metrics is not None:
-            metrics.applied(queued - len(fifo), notifications)
+            popped = queued - len(fifo)
+            metrics.applied(popped)
+            if popped and replacement is None:
+                metrics.took()
 
         waiters = self._waiters
         if waiters.waiting:
@@ -691,7 +702,7 @@ class Pipeline:
             if old is not None:
                 contents.remove(key)
                 if self.metrics is not None:
-                    self.metrics.removed(old)
+                    self.metrics.changed(old, None)
 
                 seen = old.uid == obj.uid
                 last = obj if seen else old
@@ -715,15 +726,15 @@ class Pipeline:
             obj = self._compressor(obj)
 
         contents.put(key, obj, taken)
+        if self.metrics is not None:
+            self.metrics.changed(old, obj)
+
         if old is None:
             notifications.append(Added(obj))
         elif old.uid == obj.uid:
             notifications.append(Updated(old, obj))
         else:
             # The deletion was missed: another object has that name now.
-            if self.metrics is not None:
-                self.metrics.removed(old)
-
             notifications.append(Deleted(old, True))
             notifications.append(Added(obj))
 
@@ -764,6 +775,9 @@ class Pipeline:
             for batch in prepared:
                 publisher.publish(batch)
 
+        if self.metrics is not None:
+            self.metrics.took()
+
         if self._committed is new:
             self._committed = self._reset_list = None
 
@@ -780,7 +794,7 @@ class Pipeline:
         self._confirmed()
         self._waiters.applied(self._version_in)
         if self.metrics is not None and isinstance(now, dict):  # not on disk
-            await self.metrics.listed(now)
+            await self.metrics.listed(now.values())
 
         freeing = old.release()
         del old, before

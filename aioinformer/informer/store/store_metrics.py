@@ -1,7 +1,4 @@
-"""`StoreMetrics`: delays and bytes of the changes that a pipeline applies.
-
-Nothing is measured unless the sink is enabled when the pipeline starts to run.
-"""
+"""`StoreMetrics`: delays and bytes of the changes that a pipeline applies."""
 
 from __future__ import annotations
 
@@ -11,12 +8,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from aioinformer.budget import LoopBudget
-from aioinformer.informer.notifications import Added, Updated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
-    from aioinformer.informer.notifications import Notification
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.objects import KubeObject
 
@@ -26,8 +21,8 @@ __all__ = ["StoreMetrics"]
 class StoreMetrics:
     """Delays and bytes of one pipeline.
 
-    * `informer_processing_latency_seconds`: seconds from taking a part of the queue, or
-      a list, until it is applied, as in client-go;
+    * `informer_processing_latency_seconds`: seconds to apply a part of the queue, or a
+      list, with the wait for a slice of the event loop. Versions alone do not count;
     * `aioinformer_informer_latency_seconds`: seconds from the arrival of a batch of
       events, decoded, until all of them are in the store. There is one observation for
       each batch.
@@ -45,8 +40,9 @@ class StoreMetrics:
         # are applied, and the time of their arrival.
         self._arrivals: deque[tuple[int, float]] = deque()
         self._popped = 0
+        self._began = 0.0
         self.counted: bool = False
-        """True once the bytes of a list are counted."""
+        """True once the bytes of all stored objects are counted."""
         self.held_bytes: int = 0
         """Bytes of the stored bodies, perhaps compressed."""
         self.json_bytes: int = 0
@@ -67,7 +63,7 @@ class StoreMetrics:
         """
         self._arrivals.append((self._popped + waiting, arrival))
 
-    def applied(self, popped: int, notifications: list[Notification]) -> None:
+    def applied(self, popped: int) -> None:
         """Record that entries were popped, and that their changes are in the store."""
         self._popped += popped
         arrivals = self._arrivals
@@ -78,36 +74,45 @@ class StoreMetrics:
                 name = "aioinformer_informer_latency_seconds"
                 self._sink.observe(name, now - arrival)
 
-        if self.counted:
-            for event in notifications:
-                if isinstance(event, Updated):
-                    self.removed(event.old)
-                    self._added(event.new)
-                elif isinstance(event, Added):
-                    self._added(event.obj)
+    def begin(self) -> None:
+        """Record that a part of the queue, or a list, is about to be applied."""
+        self._began = perf_counter()
 
-    def removed(self, obj: KubeObject) -> None:
-        """Subtract the bytes of an object that was stored.
+    def took(self) -> None:
+        """Record that it is applied."""
+        name = "informer_processing_latency_seconds"
+        self._sink.observe(name, perf_counter() - self._began)
 
-        `applied` does so for updates. It cannot for deletions: their notification may
-        have another state than the store had.
+    def changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
+        """Count the bytes of a change of one stored object.
+
+        Args:
+            old: State that was stored; None if there was none.
+            new: State that is stored now; None if it was removed.
         """
-        if self.counted:
-            self.held_bytes -= len(obj.body)
-            self.json_bytes -= _json_bytes_of(obj)
+        if not self.counted:
+            return
 
-    async def listed(self, objects: Mapping[str, KubeObject]) -> None:
-        """Count the objects of a list that was applied, in slices.
+        if new is not None:
+            self.held_bytes += len(new.body)
+            self.json_bytes += _json_bytes_of(new)
+
+        if old is not None:
+            self.held_bytes -= len(old.body)
+            self.json_bytes -= _json_bytes_of(old)
+
+    async def listed(self, objects: Collection[KubeObject]) -> None:
+        """Count all stored objects, in slices.
 
         No change may be applied meanwhile.
 
         Cancellation:
-            Leaves the bytes as they were before the list.
+            Leaves the bytes as they were before.
         """
         held = json = 0
         budget = LoopBudget.current()
         await budget.start()
-        for obj in objects.values():
+        for obj in objects:
             held += len(obj.body)
             json += _json_bytes_of(obj)
             if budget.over():
@@ -116,15 +121,6 @@ class StoreMetrics:
         budget.end()
         self.held_bytes, self.json_bytes = held, json
         self.counted = True
-
-    def took(self, began: float) -> None:
-        """Record that a part of the queue, taken at `began`, is applied."""
-        name = "informer_processing_latency_seconds"
-        self._sink.observe(name, perf_counter() - began)
-
-    def _added(self, obj: KubeObject) -> None:
-        self.held_bytes += len(obj.body)
-        self.json_bytes += _json_bytes_of(obj)
 
 
 def _json_bytes_of(obj: KubeObject) -> int:

@@ -231,6 +231,42 @@ async def test_relists_and_watch_restarts_are_counted_by_reason() -> None:
     assert counted == {
         "relists_total ResourceExpired": 1,
         "watch_restarts_total Ended": 1,
-        "watch_restarts_total ServerError": 2,
+        "watch_restarts_total ServerError": 1,
         "watch_restarts_total TransportError": 1,
     }
+    # The first watch, and that after the relist, are no restarts.
+    assert sum(sink.recorded["watches_total"]) == 5
+
+
+async def test_refused_attempts_in_an_outage_are_no_watch_restarts() -> None:
+    sink = Sink()
+    down = [TransportError("down")] * 8
+    source = FakeSource([Page([], 5)], [Stream(END), *down, BUSY, Stream()])
+    async with running(measured(source, sink).run()):
+        await asyncio.sleep(600)
+
+    assert sink.recorded["watches_total"] == [1, 1]
+    assert sink.recorded["watch_restarts_total ServerError"] == [1]
+    assert "watch_restarts_total TransportError" not in sink.recorded
+    assert "watch_restarts_total Ended" not in sink.recorded
+
+
+async def test_refused_watches_after_lists_are_relists() -> None:
+    sink = Sink()
+    pages = [Page([], version) for version in (5, 6, 7)]
+    expired = ResourceExpired("old", status=410)
+    source = FakeSource(pages, [expired, expired, Stream()])
+    async with running(measured(source, sink).run()):
+        await asyncio.sleep(300)
+
+    assert sink.recorded["relists_total ResourceExpired"] == [1, 1]
+    assert sink.recorded["watches_total"] == [1]
+
+
+async def test_relist_without_a_version_to_continue_from_has_its_own_reason() -> None:
+    sink = Sink()
+    source = FakeSource([Page([], "0"), Page([], "0")], [Stream(END), Stream()])
+    async with running(measured(source, sink).run()):
+        await asyncio.sleep(300)
+
+    assert sink.recorded["relists_total NoVersion"] == [1]
