@@ -269,6 +269,16 @@ class Manager(Lifecycle, WebLifespan):
 
         if isinstance(part, Controller) and part.shards is not None:
             leader_only = False
+            if any(
+                it.name == part.shards.name
+                for it in self.shards
+                if it is not part.shards
+            ):
+                raise OptionsError(
+                    f"this manager has other Shards named {part.shards.name}: pass the "
+                    "same object to all controllers of a group, or other names"
+                )
+
             if all(it.part is not part.shards for it in self._parts):
                 self.add(
                     part.shards, leader_only=False, name=f"shards {part.shards.name}"
@@ -401,8 +411,8 @@ class Manager(Lifecycle, WebLifespan):
 
             manager.serve(port=8080, checks={"database": database.ping})
 
-        - `/readyz`: 503 while a cache is not synced, the Lease was never reached, or a
-          check fails.
+        - `/readyz`: 503 while a cache is not synced, the Lease was never reached, ranges
+          of shards are not worked on, or a check fails.
         - `/livez`: 503 if a restart helps, but not in an outage of the API server.
         - `/metrics`: the metrics of all parts, for Prometheus. Requires the `metrics`
           extra, or a sink with a registry.
@@ -513,12 +523,12 @@ class Manager(Lifecycle, WebLifespan):
         """
         own = self.why_dead() or self.why_not_elected()
         own = own or ("" if self.running else "not running")
-        found = not_ready(self.lasting)
-        for shards in self.shards:
-            if why := shards.why_not_ready():
-                found[f"shards {shards.name}"] = why
-
+        found = not_ready(self.lasting) | self._not_sharing()
         return found | ({"manager": own} if own else {})
+
+    def _not_sharing(self) -> dict[str, str]:
+        reasons = {f"shards {it.name}": it.why_not_ready() for it in self.shards}
+        return {name: why for name, why in reasons.items() if why}
 
     def why_dead(self) -> str:
         """Return the reason for a restart of the process, or an empty string.
@@ -545,6 +555,13 @@ class Manager(Lifecycle, WebLifespan):
             return ""  # it does not stand without work for the leader
 
         return elector.why_not_ready()
+
+    def why_not_sharing(self) -> str:
+        """Return why this replica does not do its part in its shards, or an empty string.
+
+        See `Shards.why_not_ready`. Thread-safe.
+        """
+        return "; ".join(f"{name}: {why}" for name, why in self._not_sharing().items())
 
     async def wait_for_cache_sync(
         self, timeout: Duration | None = None, *, fail_fast: bool = True

@@ -77,6 +77,9 @@ class CanFail(Protocol):
     def why_not_elected(self) -> str:
         """Return why it cannot take part in its election, or an empty string."""
 
+    def why_not_sharing(self) -> str:
+        """Return why it does not do its part in its shards, or an empty string."""
+
 
 def health_responders(
     *sources: HasInformers | SharedInformer,
@@ -179,6 +182,9 @@ def readyz(
 ) -> HTTPResponse:
     """Return 200 if each informer that the app depends on is alive, synced and fresh.
 
+    A manager is not ready if it cannot take part in its election, or does not work on
+    ranges of its shards that it should own: see `Shards.why_not_ready`.
+
     An informer with a store on disk is not ready if the process that writes it has not
     done so for 10 s. An informer that continues in memory is.
 
@@ -193,8 +199,12 @@ def readyz(
         reasons: See `livez`.
         checks: Results of own checks.
     """
-    elections = (it.why_not_elected() for it in sources if isinstance(it, CanFail))
-    trouble = _why_dead(sources) or _joined("no election", elections)
+    owners = [it for it in sources if isinstance(it, CanFail)]
+    trouble = (
+        _why_dead(sources)
+        or _joined("no election", (it.why_not_elected() for it in owners))
+        or _joined("ranges not worked on", (it.why_not_sharing() for it in owners))
+    )
     return _answer(
         sources,
         lambda it: _why_unready(it, max_staleness),

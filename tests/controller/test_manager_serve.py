@@ -19,6 +19,7 @@ from aioinformer import (
     EventRecorder,
     Manager,
     Result,
+    Shards,
     SharedInformerFactory,
 )
 from aioinformer.errors import OptionsError
@@ -93,6 +94,34 @@ async def test_manager_serves_health_metrics_and_debug_page(
         'controller_runtime_reconcile_total{controller="maps"' in pages["/metrics"][1]
     )
     assert "<h2>informers</h2>" in pages["/debug"][1]
+
+
+async def test_replica_that_cannot_join_its_shards_is_not_ready(
+    server: APIServer, port: int
+) -> None:
+    refusal = Refuse(verb="create", resource="leases", status=403, times=None)
+    server.faults.add(refusal)
+    async with server.client() as client:
+        manager = Manager(client)
+        shards = Shards("sites", client, ranges=8, namespace="default")
+        maps = manager.informer(CONFIG_MAPS)
+        manager.add(Controller("sites", Notes(), for_=maps, shards=shards))
+        manager.serve(port=port, reasons=True)
+        async with manager:
+            await asyncio.sleep(5)
+            status, body = await read(port, "/readyz")
+            answer = json.loads(body)
+            assert (status, answer["trouble"]) == (503, "ranges not worked on")
+            assert answer["reason"].startswith(
+                "shards sites: has not joined the group yet: 403 Forbidden"
+            )
+            status, body = await read(port, "/readyz?verbose")
+            assert (status, "[-]manager failed: shards sites: " in body) == (503, True)
+            assert (await read(port, "/livez"))[0] == 200
+
+            server.faults.clear()
+            await asyncio.sleep(30)
+            assert (await read(port, "/readyz"))[0] == 200
 
 
 async def test_endpoints_answer_before_the_caches_and_while_reconciles_drain(

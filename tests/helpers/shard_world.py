@@ -13,6 +13,8 @@ from aioinformer.controller.shards.member import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioinformer.controller.shards.timing import ShardTiming
+
 __all__ = ["World"]
 
 TURN_SECONDS = 0.05
@@ -35,9 +37,11 @@ class World:
         self.cut: set[str] = set()
         self._rates: dict[str, float] = {}
 
-    def add(self, name: str, rate: float = 1.0) -> Driver:
+    def add(
+        self, name: str, rate: float = 1.0, timing: ShardTiming | None = None
+    ) -> Driver:
         """Start a member whose clock has this rate."""
-        driver = self.drivers[name] = Driver(self.server, name)
+        driver = self.drivers[name] = Driver(self.server, name, timing=timing)
         self._rates[name] = rate
         return driver
 
@@ -78,7 +82,7 @@ class World:
         """Run until the watch has just shown a renewal."""
         member = self.drivers[name].member
         before = member.deadline
-        self.run_until(lambda: member.deadline != before, 5)
+        self.run_until(lambda: member.deadline != before, 20)
 
     def lease_of(self, name: str) -> str:
         """Return the name of a member's Lease."""

@@ -104,7 +104,7 @@ class ShardLease:
         field: Field of an object's metadata that is hashed.
         index: Number of the range of a fence; -1 for others.
         flags: Statements of a member about itself, or about this Lease.
-        seconds: `leaseDurationSeconds`, for people.
+        seconds: `leaseDurationSeconds`. Others wait for a member for so long.
         acquired: `acquireTime`, for people.
         renewed: `renewTime`, different in each write of a member.
         moves: Number of owners that a fence has had.
@@ -278,6 +278,10 @@ def blank_lease(group: str, ranges: int, field: ShardField) -> ShardLease:
             f"letters, digits and inner hyphens, as it is part of names of Leases: "
             f"{group!r}"
         )
+
+    number: Any = ranges
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise OptionsError(f"the number of ranges must be an int, not {ranges!r}")
 
     if not 1 <= ranges <= _MAX_RANGES or ranges & (ranges - 1):
         raise OptionsError(

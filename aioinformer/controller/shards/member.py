@@ -364,7 +364,7 @@ class Member:
             seen = self._view.members.get(self._own.name)
             if seen is not None and not self._own.is_own(base):
                 self.reason = f"another process has the identity {self.identity!r}"
-                at = max(at, seen.changed + self.timing.lease_duration)
+                at = max(at, self._view.silent_at(seen))
 
         if now < at:
             self._due(at)
@@ -534,7 +534,7 @@ class Member:
         created = base is None and index not in self._upkeep.to_create
         if base is not None and not owner:
             # Nobody else has worked if this member has owned the range for so long.
-            proved = self._ranges[index].answered + self.timing.lease_duration
+            proved = self._ranges[index].answered + self._view.wait
             created = Flag.CREATED in base.flags and now < proved
 
         flags = frozenset({Flag.CREATED} if created else ())

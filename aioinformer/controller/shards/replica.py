@@ -28,6 +28,7 @@ from aioinformer.controller.shards.member import (
     Member,
     MemberState,
     Outcome,
+    RangeState,
     Start,
     Write,
 )
@@ -595,7 +596,8 @@ class Replica:
         if self._state in (MemberState.LIVE, MemberState.LEAVING):
             self._apart_since = now
             if state in (MemberState.LOST, MemberState.JOINING):
-                self._metrics.lost(len(self._working), member.reason)
+                stopping = member.states.count(RangeState.STOPPING)
+                self._metrics.lost(stopping, member.reason)
 
         self._state = state
         match state:
@@ -603,7 +605,9 @@ class Replica:
                 self._was_live = True
                 self._metrics.joined(member.epoch)
             case MemberState.LEFT:
-                self._metrics.left()
+                if self._was_live:
+                    self._metrics.left()
+
                 self._start_over(now)
             case MemberState.JOINING | MemberState.LOST | MemberState.LEAVING:
                 pass
@@ -707,18 +711,15 @@ class Replica:
             if found is not None:
                 version, uid = found.resource_version, found.uid
         except (Conflict, NotFound) as exc:
-            gone = write.verb == "delete" and isinstance(exc, NotFound)
-            outcome = Outcome.OK if gone else Outcome.CONFLICT
-            self._refusals.pop(lease.name, None)
-            if write.verb == "create":  # it may be one that the watch never shows
-                self._refused(lease, exc)
+            if write.verb == "create" and isinstance(exc, NotFound):
+                self._failed(write, exc)  # there is no such namespace
+                retry_after = self._timing.retry_failed
+            else:
+                outcome = self._conflict(write, exc)
         except Exception as exc:  # noqa: BLE001 - logged, and retried by the member
-            self._refused(lease, exc)
+            self._failed(write, exc)
             if isinstance(exc, ApiError):
                 retry_after = exc.retry_after or self._timing.retry_failed
-
-            what = f"{write.verb} Lease {lease.name}"
-            self._metrics.failed(what, exc, self._clock.now())
 
         if outcome is not Outcome.NO_ANSWER:
             self._watch.answered(lease.name, lease.version)
@@ -732,6 +733,21 @@ class Replica:
             retry_after=retry_after,
         )
         self.step()
+
+    def _conflict(self, write: Write, exc: Conflict | NotFound) -> Outcome:
+        """Return the outcome of a write that the state of the Lease does not allow."""
+        self._refusals.pop(write.lease.name, None)
+        if write.verb == "create":  # it may be one that the watch never shows
+            self._refused(write.lease, exc)
+
+        gone = write.verb == "delete" and isinstance(exc, NotFound)
+        return Outcome.OK if gone else Outcome.CONFLICT
+
+    def _failed(self, write: Write, exc: Exception) -> None:
+        """Log a failed write, and note why."""
+        self._refused(write.lease, exc)
+        what = f"{write.verb} Lease {write.lease.name}"
+        self._metrics.failed(what, exc, self._clock.now())
 
     def _refused(self, lease: ShardLease, why: Exception) -> None:
         """Note why a Lease could not be written, unless the watch was faster."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aioinformer._tasks import Notifier, Supervisor
 from aioinformer._user_code import text_of
+from aioinformer.client.client import Client
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.event_recorder import EventRecorder
 from aioinformer.controller.metrics import ShardsMetrics
@@ -25,7 +26,6 @@ from aioinformer.model.times import seconds_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from aioinformer.client.client import Client
     from aioinformer.controller.shards.status import ShardsStatus
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.shards import ShardField
@@ -145,6 +145,9 @@ class Shards(Lifecycle):
         identity: str | None = None,
         metrics: MetricsSink = NULL_SINK,
     ) -> None:
+        if not isinstance(client, Client):
+            raise OptionsError(f"shards {name} need a Client, not {client!r}")
+
         if namespace == "":
             raise OptionsError("the namespace of shards cannot be empty")
 

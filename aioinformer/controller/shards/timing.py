@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,10 @@ SETTLE: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class ShardTiming:
-    """Durations of a shard group in seconds, the same at all of its members.
+    """Durations of a shard group in seconds.
+
+    Members may differ in them, as during a rolling upgrade: each waits for another one by
+    the longer `lease_duration` of both.
 
     An owner ends its work within `(renew_deadline + stop) / (1 - clock_error)` real
     seconds after it sent a renewal, and its last request arrives within `flight`. The
@@ -53,8 +57,9 @@ class ShardTiming:
 
         for name in ("drain", "stop", "flight"):
             if getattr(self, name) < 0:
+                option = {"drain": "drain_timeout"}.get(name, name)
                 raise OptionsError(
-                    f"{name} cannot be negative: {getattr(self, name):g} s"
+                    f"{option} cannot be negative: {getattr(self, name):g} s"
                 )
 
         if not 0 <= self.clock_error < 1:
@@ -75,8 +80,10 @@ class ShardTiming:
                 f"/ {1 - self.clock_error:g} + {self.flight:g} = "
                 f"{self.longest_work:.2f} s is longer than lease_duration / "
                 f"(1 + clock_error) = {self.lease_duration:g} / "
-                f"{1 + self.clock_error:g} = {self.shortest_wait:.2f} s. Use a longer "
-                f"lease_duration or a shorter renew_deadline"
+                f"{1 + self.clock_error:g} = {self.shortest_wait:.2f} s. Use a "
+                f"lease_duration of at least "
+                f"{math.ceil(self.longest_work * (1 + self.clock_error)):d} s, or a "
+                f"shorter renew_deadline"
             )
 
     @property

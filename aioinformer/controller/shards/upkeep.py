@@ -168,7 +168,7 @@ class Upkeep:
 
         for name, (fence, since) in self._view.unknown(now).items():
             if name != self._name:
-                at = since + self._timing.lease_duration
+                at = since + self._view.wait
                 at += self._view.pause(name, self._identity, others)
                 known = self._view.members.get(name)
                 base = None if known is None else known.lease

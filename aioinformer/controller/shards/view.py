@@ -50,6 +50,8 @@ class GroupView:
         members: Leases of members by name.
         fences: Fence of each range, or None.
         since: Time of the last list. Every change after it is shown.
+        wait: Time after which a member without a renewal has ended: the longest
+            `lease_duration` of all members.
         absent: Time since which each fence is missing.
         seen_fence: True once any fence was seen.
         written: Answered own writes that the watch has not shown, by name.
@@ -65,6 +67,7 @@ class GroupView:
         self.members: dict[str, SeenMember] = {}
         self.fences: list[ShardLease | None] = [None] * ranges
         self.since: float = 0.0
+        self.wait: float = timing.lease_duration
         self.absent: list[float] = [0.0] * ranges
         self.seen_fence: bool = False
         self.written: dict[str, ShardLease] = {}
@@ -84,6 +87,8 @@ class GroupView:
         """Record that a list is complete: what it did not show is absent."""
         self.synced = True
         self.since = now
+        durations = (it.lease.seconds for it in self.members.values())
+        self.wait = max([self._timing.lease_duration, *durations])
         self.absent = [now] * self._ranges
         self._unknown.clear()
 
@@ -107,6 +112,7 @@ class GroupView:
                     joining = before.joining
 
             self.members[lease.name] = SeenMember(lease, now, joining)
+            self.wait = max(self.wait, lease.seconds)
             self._unknown.pop(lease.name, None)
 
     def _see_fence(self, lease: ShardLease, now: float) -> None:
@@ -162,7 +168,7 @@ class GroupView:
 
         member = self.members.pop(name, None)
         if member is not None and member.lease.holder:
-            gone, old = self._members_gone, now - self._timing.lease_duration
+            gone, old = self._members_gone, now - self.wait
             self._members_gone = {it: at for it, at in gone.items() if at > old}
             self._members_gone[name] = now
 
@@ -173,9 +179,9 @@ class GroupView:
 
         A member that was cut off cannot know whether others were cut off too.
         """
-        limit = now - self._timing.lease_duration + grace
         for seen in self.members.values():
-            seen.changed = max(seen.changed, limit)
+            wait = self.silent_at(seen) - seen.changed
+            seen.changed = max(seen.changed, now - wait + grace)
 
     # ------------------------------------------------------------ Leases
 
@@ -250,7 +256,7 @@ class GroupView:
         if Flag.CREATED not in lease.flags:
             return -math.inf
 
-        return max(gone, self.since) + self._timing.lease_duration
+        return max(gone, self.since) + self.wait
 
     def free_at(self, index: int, me: str, epoch: int) -> float:
         """Return the time from which a member may write the fence of a range.
@@ -266,10 +272,9 @@ class GroupView:
         Returns:
             Time; infinite while there is an owner, or until the watch shows the fence.
         """
-        wait = self._timing.lease_duration
         fence = self.fence(index)
         if fence is None:
-            return self.absent[index] + wait
+            return self.absent[index] + self.wait
 
         if Flag.CREATED in fence.flags and fence is not self.fences[index]:
             return math.inf
@@ -280,13 +285,16 @@ class GroupView:
 
         if (last := self._last_owners.get(index)) is not None:
             owner, gone = last
-            at = max(at, min(gone + wait, self.dead_at(owner.holder, owner.epoch)))
+            at = max(at, min(gone + self.wait, self.dead_at(owner.holder, owner.epoch)))
 
         return at
 
     def silent_at(self, seen: SeenMember) -> float:
-        """Return the time from which a member may be expelled."""
-        return seen.changed + self._timing.lease_duration
+        """Return the time from which a member may be expelled.
+
+        Its own `lease_duration` counts if that is longer: it works for so long.
+        """
+        return seen.changed + max(self._timing.lease_duration, seen.lease.seconds)
 
     def is_eligible(self, seen: SeenMember, now: float) -> bool:
         """Return True if a member may be given ranges."""
@@ -383,7 +391,7 @@ class GroupView:
             if seen.lease.holder or name in named:
                 continue
 
-            at = seen.changed + 10 * self._timing.lease_duration
+            at = seen.changed + 10 * self.wait
             if now >= at + self.pause(name, me, rank):
                 found.append(seen.lease)
 

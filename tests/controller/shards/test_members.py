@@ -14,6 +14,7 @@ from shard_world import World
 from aioinformer.controller.shards.assignment import score
 from aioinformer.controller.shards.lease import Flag, Role, fence_name
 from aioinformer.controller.shards.member import Outcome
+from aioinformer.controller.shards.timing import ShardTiming
 
 if TYPE_CHECKING:
     from shard_driver import Driver
@@ -76,6 +77,26 @@ def test_member_is_not_taken_for_dead_by_a_creation_that_comes_late() -> None:
     assert world.server.leases[name].flags == {Flag.OWNER, Flag.CREATED}  # by x
     x.shows = True
     world.run_until(lambda: world.owners(index) == ["x"])
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_member_waits_for_another_one_by_the_longer_duration(*, deleted: bool) -> None:
+    """Durations differ while they are changed by a rolling upgrade."""
+    longer = ShardTiming(lease_duration=60, renew_deadline=35, retry_period=10)
+    world = World()
+    world.add("b", SLOW, longer)
+    world.add("x", FAST)
+    world.run(120)
+    world.after_a_renewal("b")
+    index = world.range_of("b")
+    world.cut.add("b")
+    if deleted:
+        world.server.delete(world.lease_of("b"))
+        world.server.delete(fence_name("sites", index))
+
+    world.run(40)
+    assert world.owners(index) == ["b"]
+    world.run_until(lambda: world.owners(index) == ["x"], 90)
 
 
 @pytest.mark.parametrize("delay", [0.6, 1.5, 2.9])

@@ -10,24 +10,25 @@ import time
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from controller_helpers import Notes
 from metrics_helpers import PlainSink
 from shards_helpers import Cluster, ShardListener, now
 from task_helpers import cancelled_after
 
-from aioinformer import Client, KubeObject, Shards
+from aioinformer import Client, Controller, KubeObject, Manager, Shards
 from aioinformer.controller.event_recorder import EVENTS, EventRecorder
 from aioinformer.controller.metrics import ShardsMetrics
 from aioinformer.controller.shards.member import Member
 from aioinformer.controller.shards.replica import Replica
 from aioinformer.errors import LeadershipLost, OptionsError
-from aioinformer.model.resources import LEASES, PODS
+from aioinformer.model.resources import CONFIG_MAPS, LEASES, PODS
+from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Refuse, Stall
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from aioinformer.controller.shards.commands import Command
-    from aioinformer.testing import APIServer
 
 
 def texts(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -225,6 +226,8 @@ def test_shards_by_namespace_hash_the_namespace() -> None:
     ("options", "message"),
     [
         ({"ranges": 48}, "power of two"),
+        ({"ranges": "64"}, "must be an int, not .64."),
+        ({"ranges": True}, "must be an int"),
         ({"shard_by": "name"}, "'uid' or by 'namespace'"),
         ({"identity": ""}, "identity"),
         ({"namespace": ""}, "namespace of shards cannot be empty"),
@@ -234,6 +237,54 @@ def test_shards_by_namespace_hash_the_namespace() -> None:
 def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionsError, match=message):
         Shards("sites", Client.from_url("http://x"), **options)
+
+
+def test_two_groups_of_a_name_in_one_manager_are_refused(server: APIServer) -> None:
+    client = server.client()
+    manager = Manager(client)
+    for name, resource in (("a", PODS), ("b", CONFIG_MAPS)):
+        made = Controller(
+            name,
+            Notes(),
+            for_=manager.informer(resource),
+            shards=Shards("sites", client),
+        )
+        if name == "a":
+            manager.add(made)
+            continue
+
+        with pytest.raises(OptionsError, match="has other Shards named sites"):
+            manager.add(made)
+
+
+async def test_loss_of_all_ranges_is_logged_with_their_number(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster.replica("a", takes=1.0) as a:
+        await cluster.settled()
+        a.link.break_off()
+        await asyncio.sleep(15)
+        lost = [it for it in texts(caplog) if "lost all ranges" in it]
+        assert len(lost) == 1
+        assert "(member=a ranges=16): " in lost[0]
+        a.link.mend()
+
+
+async def test_missing_namespace_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with APIServer() as server, Client.from_url(server.url) as client:
+        shards = Shards("sites", client, namespace="absent", ranges=8)
+        shards.join(ShardListener())
+        async with shards:
+            await asyncio.sleep(10)
+            assert '404 NotFound: namespaces "absent" not found' in (
+                shards.why_not_ready()
+            )
+
+    messages = texts(caplog)
+    assert any('namespaces "absent" not found' in it for it in messages)
+    assert not any("left the group" in it for it in messages)
 
 
 # ---------------------------------------------------------------- readiness

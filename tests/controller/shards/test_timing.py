@@ -38,7 +38,7 @@ def test_durations_of_an_election_are_accepted_for_better_clocks() -> None:
     [
         ({"retry_period": 0.0}, "retry_period must be positive"),
         ({"lease_duration": -1.0}, "lease_duration must be positive"),
-        ({"drain": -1.0}, "drain cannot be negative"),
+        ({"drain": -1.0}, "drain_timeout cannot be negative"),
         ({"clock_error": 1.0}, "clock_error must be at least 0 and below 1"),
         ({"retry_period": 6.0}, "must be at least twice retry_period"),
     ],
