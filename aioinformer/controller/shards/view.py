@@ -51,7 +51,7 @@ class GroupView:
         fences: Fence of each range, or None.
         since: Time of the last list. Every change after it is shown.
         wait: Time after which a member without a renewal has ended: the longest
-            `lease_duration` of all members.
+            `lease_duration` that the Leases have.
         absent: Time since which each fence is missing.
         seen_fence: True once any fence was seen.
         written: Answered own writes that the watch has not shown, by name.
@@ -87,13 +87,15 @@ class GroupView:
         """Record that a list is complete: what it did not show is absent."""
         self.synced = True
         self.since = now
-        durations = (it.lease.seconds for it in self.members.values())
-        self.wait = max([self._timing.lease_duration, *durations])
+        members = [it.lease for it in self.members.values()]
+        leases = [*members, *filter(None, self.fences)]
+        self.wait = max([self._timing.lease_duration, *(it.seconds for it in leases)])
         self.absent = [now] * self._ranges
         self._unknown.clear()
 
     def see(self, lease: ShardLease, now: float) -> None:
         """Record a Lease."""
+        self.wait = max(self.wait, lease.seconds)
         if lease.role is Role.FENCE:
             self._see_fence(lease, now)
 
@@ -112,7 +114,6 @@ class GroupView:
                     joining = before.joining
 
             self.members[lease.name] = SeenMember(lease, now, joining)
-            self.wait = max(self.wait, lease.seconds)
             self._unknown.pop(lease.name, None)
 
     def _see_fence(self, lease: ShardLease, now: float) -> None:
