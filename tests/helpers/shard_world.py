@@ -38,10 +38,15 @@ class World:
         self._rates: dict[str, float] = {}
 
     def add(
-        self, name: str, rate: float = 1.0, timing: ShardTiming | None = None
+        self,
+        name: str,
+        rate: float = 1.0,
+        timing: ShardTiming | None = None,
+        identity: str = "",
     ) -> Driver:
-        """Start a member whose clock has this rate."""
-        driver = self.drivers[name] = Driver(self.server, name, timing=timing)
+        """Start a member whose clock has this rate; its identity is its name, or given."""
+        driver = Driver(self.server, identity or name, timing=timing)
+        self.drivers[name] = driver
         self._rates[name] = rate
         return driver
 

@@ -45,6 +45,7 @@ What keeps two replicas apart:
 
 What remains: who writes a holder by hand, or restores Leases from a backup, can give a
 range to two members until their watches show it. Deleting Leases is safe, also all at once
-and repeatedly, with one exception: every owner is cut off from the API, and another replica
-starts at that moment.
+and repeatedly, with two exceptions: every owner is cut off from the API, and another replica
+starts at that moment; or a fence of a new group is deleted within a second after it was
+taken, its owner does not see that, and another replica starts at that moment.
 """

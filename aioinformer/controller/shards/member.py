@@ -33,6 +33,7 @@ from aioinformer.controller.shards.timing import SETTLE, ShardTiming
 from aioinformer.controller.shards.upkeep import Upkeep
 from aioinformer.controller.shards.view import GroupView
 from aioinformer.errors import OptionsError
+from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,6 +132,7 @@ class Member:
         """Record that all Leases of a list were passed to `lease_seen`."""
         self._view.listed(now)
         self._upkeep.listed(now)
+        self._outbox.listed()
         self._touch()
 
     def lease_seen(self, lease: ShardLease, now: float) -> None:
@@ -204,7 +206,11 @@ class Member:
             retry_after: See `Outbox.answered`.
         """
         self._check_deadline(now)
-        overtaken = write.lease.name in self._outbox.overtaken
+        shown = self._view.shown(write.lease)
+        overtaken = write.lease.name in self._outbox.overtaken or (
+            shown is not None
+            and version_number(shown.version) > version_number(version)
+        )
         if not self._outbox.answered(write, outcome, now, retry_after):
             return  # the watch was faster
 
@@ -293,7 +299,11 @@ class Member:
                 and deadline is not None
                 and now < deadline
             ):
-                self._begin(now)
+                if self._view.newest_epoch(self.identity) > self.epoch:
+                    self._renew_at = now  # in a newer epoch
+                    self._touch()
+                else:
+                    self._begin(now)
         elif self.state is MemberState.LOST:
             self._touch()
         elif self._own.was_sent and lease.epoch >= self.epoch:
@@ -366,14 +376,20 @@ class Member:
                 self.reason = f"another process has the identity {self.identity!r}"
                 at = max(at, self._view.silent_at(seen))
 
+        newest = self._view.newest_epoch(self.identity)
+        if base is None and self.state is MemberState.JOINING and newest > self.epoch:
+            # Its Lease was deleted, and it may still work.
+            self.reason = f"another process had the identity {self.identity!r}"
+            at = max(at, self._view.since + self._view.wait)
+
         if now < at:
             self._due(at)
             return
 
         if self.state is MemberState.JOINING:
-            newest = self._view.newest_epoch(self.identity)
             ours = base is not None and self._own.is_current(base)
-            if not self._own.was_sent or (newest >= self.epoch and not ours):
+            begun = self._own.was_sent and newest <= self.epoch
+            if not begun or (newest == self.epoch and not ours):
                 self._own.begin_epoch(newest)
 
         stamp = self._outbox.stamp(wall)
@@ -640,6 +656,11 @@ class Member:
             self._stop(index)
         elif part.works and fence is None:
             self._claim(index, now, wall)  # it was deleted
+        elif part.works and fence is not None and Flag.CREATED in fence.flags:
+            if now >= (proved := part.answered + self._view.wait):
+                self._claim(index, now, wall)  # nobody else can have worked
+            else:
+                self._due(proved)
 
         if part.state is RangeState.HELD:
             self._plan_held(index, part, wanted, now)

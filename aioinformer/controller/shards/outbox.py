@@ -52,7 +52,8 @@ class Outbox:
     Attributes:
         commands: Commands for the next step.
         writes: Writes under way, by the name of the Lease.
-        overtaken: Names of those whose Lease was deleted, as the watch has shown meanwhile.
+        overtaken: Names of those whose Lease was deleted, or may have been. Their answers
+            do not tell whether it is there.
 
     Args:
         identity: Identity of the member.
@@ -98,6 +99,16 @@ class Outbox:
 
         self.writes[lease.name] = write
         self.commands.append(write)
+
+    def listed(self) -> None:
+        """Record that a list has replaced the watch: it may have skipped any write."""
+        writes = self.writes.items()
+        own = self._identity
+        self.overtaken |= {
+            name
+            for name, it in writes
+            if it.lease.role is not Role.MEMBER or it.lease.holder != own
+        }
 
     def deleted(self, name: str) -> None:
         """Record that the watch has shown the deletion of a Lease."""
@@ -170,6 +181,10 @@ class Outbox:
 
             if not urgent:
                 first = longest
+            elif failures == 1 and not doubles:
+                first = (
+                    0.0  # the attempt has taken long enough: see `ShardTiming.unseen`
+                )
 
         pause = first * 2 ** min(failures - 1, 10) if doubles else first
         pause = max(first, min(pause, longest)) * (0.75 + 0.5 * self.draw())

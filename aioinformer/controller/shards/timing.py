@@ -115,12 +115,11 @@ class ShardTiming:
     def unseen(self) -> float:
         """Time after which members whose Leases were deleted have created them again.
 
-        Even if one renewal is lost: after the next pause, an update is refused, and the
+        Even if one renewal is lost: the next one is an update, which is refused, and the
         creation follows. Members may have slow clocks.
         """
-        pause = 1.25 * self.retry_failed
-        attempts = (2 * self.retry_period + pause) / (1 - self.clock_error)
-        return (attempts + 2 * self.flight) * (1 + self.clock_error)
+        attempts = 2 * self.retry_period / (1 - self.clock_error)
+        return (attempts + 3 * self.flight) * (1 + self.clock_error)
 
     @property
     def joining(self) -> float:

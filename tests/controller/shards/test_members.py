@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import shard_mutants as mutants
+from shard_driver import put
 from shard_world import World
 
 from aioinformer.controller.shards.assignment import score
@@ -210,6 +211,138 @@ def test_newcomer_waits_for_an_owner_whose_next_renewal_is_lost(name: str) -> No
         newcomer.turn()
         for index in (0, 1):
             assert world.owners(index) != [name, "d"], index
+
+
+def claim_of(driver: Driver, name: str) -> Write | None:
+    """Take a write that makes a fence the driver's own from those to be answered."""
+    for it in driver.writes:
+        if it.lease.name == name and it.lease.holder == driver.member.identity:
+            driver.writes.remove(it)
+            return it
+
+    return None
+
+
+def test_late_answer_holds_nothing_if_a_list_shows_another_fence() -> None:
+    world = World()
+    world.add("x")
+    world.add("y")
+    world.run(40)
+    index = world.range_of("y")
+    name = fence_name("sites", index)
+    world.add("b")
+    world.run(5)
+    del world.drivers["y"]  # killed
+    world.server.delete(name)
+    x = world.drivers["x"]
+    claim: Write | None = None
+    for _ in range(1200):
+        world.time += 0.05
+        for it in world.drivers.values():
+            it.now += 0.05
+            it.step()
+            claim = claim or claim_of(it, name)
+            it.answer()
+            it.watch()
+            it.step()
+            claim = claim or claim_of(it, name)
+
+        if claim is not None:
+            break
+
+    assert claim is not None
+    owner = world.drivers[claim.lease.holder]
+    owner.shows = False
+    outcome, version, uid = world.server.write(claim)
+    world.server.delete(name)
+    put(world.server, Role.FENCE, index=index, flags=(Flag.CREATED,))
+    owner.relist()
+    owner.shows = True
+    owner.member.answered(claim, outcome, owner.now, version=version, uid=uid)
+    owner.step()
+    assert not owner.member.owns(index, owner.now)
+    assert x.member.deadline is not None
+    world.run(60)
+    assert world.owners(index)
+
+
+@pytest.mark.parametrize("name", ["x1", "x3", "x6"])
+def test_late_answer_prolongs_nothing_after_a_list(name: str) -> None:
+    world = World()
+    b = world.add("b", SLOW)
+    world.add("y")
+    world.run(40)
+    x = world.add(name, FAST)
+    world.run(5)
+    world.after_a_renewal("b")
+    index = world.range_of("b")
+    world.run(0.45)
+    world.server.delete(fence_name("sites", index))
+    b.watch()
+    b.step()
+    create = fence_write(b)
+    b.shows = False
+    x.watch()
+    outcome, version, uid = world.server.write(create)
+    x.watch()
+    world.server.delete(fence_name("sites", index))
+    x.watch()
+    while b.now < create.sent + 2.9:
+        world.run(0.05)
+
+    b.relist()  # it has the own renewal, and not the fence
+    b.step()
+    b.member.answered(create, outcome, b.now, version=version, uid=uid)
+    b.step()
+    world.cut.add("b")
+    world.run(25)
+
+
+def test_process_waits_for_an_earlier_one_of_its_identity_whose_lease_is_gone() -> None:
+    world, b, _, index = pair()
+    world.cut.add("b")
+    b.shows = False
+    world.server.delete(world.lease_of("b"))
+    world.add("b again", identity="b")
+    world.run(10)
+    assert world.owners(index) == ["b"]
+    world.run_until(lambda: world.owners(index) not in ([], ["b"]))
+
+
+def test_process_joins_in_an_epoch_after_that_of_a_late_fence() -> None:
+    world = World()
+    b = world.add("b")
+    world.add("x")
+    world.run(40)
+    world.cut.add("b")
+    world.run(15)
+    world.cut.clear()
+    world.run(40)
+    assert b.member.epoch == 2
+    index = world.range_of("b")
+    for name in list(world.server.leases):
+        world.server.delete(name)
+
+    b.watch()
+    b.step()
+    late = fence_write(b)
+    del world.drivers["b"]  # killed
+    new = world.add("b")
+    new.step()
+    world.server.write(late)
+    world.run_until(lambda: bool(world.owners(index)))
+    assert new.member.epoch == 3
+
+
+def test_owner_clears_the_flag_of_a_fence_that_it_has_created_again() -> None:
+    """With it, ranges would wait for 20 s after each list, such as after an outage."""
+    world, _, _, index = pair()
+    world.server.delete(fence_name("sites", index))
+    world.run(1)
+    assert world.server.leases[fence_name("sites", index)].flags == {Flag.CREATED}
+    world.run(25)
+    assert not world.server.leases[fence_name("sites", index)].flags
+    assert world.owners(index) == ["b"]
 
 
 def test_group_is_created_again_after_a_late_answer_about_a_deleted_one() -> None:
