@@ -181,10 +181,9 @@ class Outbox:
 
             if not urgent:
                 first = longest
-            elif failures == 1 and not doubles:
-                first = (
-                    0.0  # the attempt has taken long enough: see `ShardTiming.unseen`
-                )
+            elif failures == 1 and outcome is Outcome.NO_ANSWER and not doubles:
+                # The attempt has taken long enough: see `ShardTiming.unseen`.
+                first = 0.0
 
         pause = first * 2 ** min(failures - 1, 10) if doubles else first
         pause = max(first, min(pause, longest)) * (0.75 + 0.5 * self.draw())
