@@ -70,7 +70,9 @@ FULL = Sizes(
     rest_seconds=20,
     peers=100_000,
 )
-QUICK = Sizes(pods=2_000, others=900, rate=500, seconds=1, rest_seconds=1, peers=500)
+QUICK = Sizes(
+    pods=2_000, others=900, rate=500, seconds=0.5, rest_seconds=0.3, peers=500
+)
 ROWS: dict[str, Settings] = {
     "compressed": {},
     "compressed, without managed fields": {"drops_managed_fields": True},

@@ -85,6 +85,10 @@ class _Collection:
 
         self.version = self.oldest = version + 1
         self.send(chunk(EXPIRED + b"\n") + b"0\r\n\r\n")
+        self.end_watches()
+
+    def end_watches(self) -> None:
+        """Forget all watches."""
         watches, self.watches = self.watches, {}
         for ended in watches.values():
             ended.set()
@@ -161,7 +165,10 @@ class _Cluster:
             it.change_all()
 
     def events(self, rate: float, seconds: float) -> int:
-        """Send events at a rate to all watches; return their number."""
+        """Send events at a rate once all collections are watched; return their number."""
+        while not all(it.watches for it in self.all):
+            time.sleep(0.01)
+
         rng, sent, began = self._rng, 0, time.monotonic()
         weights = [*itertools.accumulate(len(it.objects) for it in self.all)]
         while (now := time.monotonic() - began) < seconds:
@@ -201,6 +208,7 @@ class _Cluster:
                         _watch(connection, collection, query)
                     else:
                         collection.metadata_only = partial
+                        collection.end_watches()  # of a client that was killed
                         _list(connection, collection)
         except (BrokenPipeError, ConnectionResetError):
             pass  # a client that ended
