@@ -100,6 +100,11 @@ def aioinformer(context: click.Context) -> None:
       aioinformer cache stats DIR         a cache on disk
       aioinformer shards status           who owns what
     """
+    _print_help_alone(context)
+
+
+def _print_help_alone(context: click.Context) -> None:
+    """Print the help of a group of commands that is called without one."""
     if context.invoked_subcommand is None:
         print_text(context.get_help())
 
@@ -617,8 +622,9 @@ def webhooks(
     _end(running.run(lambda: it.print_manifests(options), verbose=verbose))
 
 
-@aioinformer.group()
-def cache() -> None:
+@aioinformer.group(invoke_without_command=True)
+@click.pass_context
+def cache(context: click.Context) -> None:
     """Look at the caches on disk of running programs.
 
     DIR is the directory that a program passes as cache_dir, with a directory for each
@@ -633,6 +639,7 @@ def cache() -> None:
       aioinformer cache stats /var/cache/app
       aioinformer cache verify /var/cache/app
     """
+    _print_help_alone(context)
 
 
 @cache.command("ls")
@@ -682,8 +689,9 @@ def cache_verify(directory: str, *, here: bool) -> None:
     _end(running.run(lambda: (it.verify_here if here else it.verify)(directory)))
 
 
-@aioinformer.group()
-def shards() -> None:
+@aioinformer.group(invoke_without_command=True)
+@click.pass_context
+def shards(context: click.Context) -> None:
     """Look at groups of replicas that share the work on objects.
 
     \b
@@ -691,6 +699,7 @@ def shards() -> None:
       aioinformer shards status
       aioinformer shards status sites -n ops -o json
     """
+    _print_help_alone(context)
 
 
 @shards.command("status")

@@ -216,6 +216,9 @@ class _Group:
         """Yield the lines of its tables."""
         owners, unowned, members = self.owners, self.unowned, self.members
         missing = f"{len(unowned)} UNOWNED" if unowned else "all owned"
+        if all(state == "silent" for _, state in members):
+            missing += ", no replica is running"
+
         yield f"{self.name}: {len(owners)} ranges by {self.shard_by}, {missing}"
         counts = Counter(owners)
         rows = [["MEMBER", "RANGES", "STATE", "EPOCH"]]

@@ -101,10 +101,13 @@ def test_usage_error_is_one_line(
     assert line.endswith("--help'.\n")
 
 
+@pytest.mark.parametrize("words", [[], ["shards"], ["cache"]])
 def test_command_without_arguments_prints_help(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["aioinformer"])
+    monkeypatch.setattr(sys, "argv", ["aioinformer", *words])
 
     assert run_typed(aioinformer) == 0
     assert "Commands:" in capsys.readouterr().out

@@ -153,6 +153,6 @@ async def test_status_shows_all_groups_of_a_namespace(
     assert await status(ShardsOptions(namespace="ops"), target) == 1
     lines = capfd.readouterr().out.splitlines()
     assert [it for it in lines if "UNOWNED" in it] == [
-        "pods: 2 ranges by uid, 2 UNOWNED",
-        "sites: 2 ranges by uid, 2 UNOWNED",
+        "pods: 2 ranges by uid, 2 UNOWNED, no replica is running",
+        "sites: 2 ranges by uid, 2 UNOWNED, no replica is running",
     ]

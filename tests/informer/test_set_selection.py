@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -603,6 +604,17 @@ async def test_status_shows_whether_the_server_filters(
         "pods: server does not filter by shard, dropping objects of other shards",
         "pods: server filters by shard now",
     ]
+
+
+async def test_server_that_has_never_filtered_is_no_reason_for_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with first_half(honours=False):
+        pass
+
+    (level,) = [it.levelname for it in caplog.records if "by shard" in it.getMessage()]
+    assert level == "INFO"
 
 
 async def test_status_is_unknown_without_shards() -> None:

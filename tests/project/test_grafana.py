@@ -87,7 +87,7 @@ def test_alerts_name_the_instance_unless_they_are_about_all_of_them() -> None:
         if any("instance" not in by for by in re.findall(r"by \([^)]*\)", it["expr"]))
     }
     assert all("by (job, " in it["expr"] for it in rules)
-    assert about_all == {"NoLeader", "ReconcilesFail", "ShardsWithoutOwner"}
+    assert about_all == {"NoLeader", "ReconcilesFail", "RangesWithoutOwner"}
 
 
 def test_alerts_ignore_ages_that_are_not_known_yet() -> None:

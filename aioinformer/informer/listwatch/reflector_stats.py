@@ -145,7 +145,10 @@ class ReflectorStats:
             return
 
         if not sharded:
-            logger.warning(
+            # Usual at first: the feature is off by default.
+            level = logging.INFO if self.sharded is None else logging.WARNING
+            logger.log(
+                level,
                 "%s: server does not filter by shard, dropping objects of other shards",
                 self.name,
             )
