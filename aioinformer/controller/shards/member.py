@@ -33,7 +33,6 @@ from aioinformer.controller.shards.timing import SETTLE, ShardTiming
 from aioinformer.controller.shards.upkeep import Upkeep
 from aioinformer.controller.shards.view import GroupView
 from aioinformer.errors import OptionsError
-from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -207,9 +206,9 @@ class Member:
         """
         self._check_deadline(now)
         shown = self._view.shown(write.lease)
+        answer = replace(write.lease, version=version, uid=uid)
         overtaken = write.lease.name in self._outbox.overtaken or (
-            shown is not None
-            and version_number(shown.version) > version_number(version)
+            shown is not None and self._view.is_newer(shown, answer)
         )
         if not self._outbox.answered(write, outcome, now, retry_after):
             return  # the watch was faster
@@ -220,7 +219,7 @@ class Member:
         if outcome is Outcome.CONFLICT:
             self._view.refused(write.lease)
         elif outcome is Outcome.OK and write.verb != "delete":
-            self._view.wrote(replace(write.lease, version=version, uid=uid))
+            self._view.wrote(answer)
 
         if write.lease.name == self._own.name:
             self._own_answered(write, outcome, now)

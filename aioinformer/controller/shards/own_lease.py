@@ -136,6 +136,10 @@ class OwnLease:
         flags: frozenset[Flag] = frozenset(),
     ) -> ShardLease:
         """Return the fence of a range to write: as one's own, or as free."""
+        moves = 0 if base is None else base.moves
+        if owner and (base is None or not self.is_mine(base)):
+            moves += 1
+
         return replace(
             self._blank,
             role=Role.FENCE,
@@ -147,5 +151,5 @@ class OwnLease:
             acquired=stamp,
             renewed=stamp,
             seconds=math.ceil(self._timing.lease_duration),
-            moves=(0 if base is None else base.moves) + owner,
+            moves=moves,
         )

@@ -92,6 +92,8 @@ class GroupView:
         self.wait = max([self._timing.lease_duration, *(it.seconds for it in leases)])
         self.absent = [now] * self._ranges
         self._unknown.clear()
+        if self.group is None:
+            self.written.pop(self._group_name, None)  # it was deleted before the list
 
     def see(self, lease: ShardLease, now: float) -> None:
         """Record a Lease."""

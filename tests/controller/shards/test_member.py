@@ -578,15 +578,41 @@ def test_deleted_fence_is_created_again_while_work_goes_on() -> None:
     assert not any(isinstance(each, Cancel) for each in driver.told)
     driver.run(30)
     assert driver.member.held == {0, 1}
+    fence = driver.fence(1)
+    assert fence is not None
+    assert not fence.flags
+    assert fence.moves == 1  # the range has not moved since
 
 
-def test_range_whose_deleted_fence_cannot_be_created_ends_at_its_old_deadline() -> None:
+def test_group_lease_that_is_deleted_before_a_list_is_created_again() -> None:
+    driver = Driver(LeaseServer())
+    while state_of(driver) is not MemberState.LIVE:
+        driver.run(0.1)
+
+    driver.shows = False
+    driver.run(0.5)
+    assert "sites" in driver.server.leases
+    driver.server.delete("sites")  # the watch has not shown that it was there
+    driver.relist()
+    driver.shows = True
+    driver.run(15)
+    assert "sites" in driver.server.leases
+    assert driver.member.held == {0, 1}
+
+
+def alone_without_a_fence() -> tuple[Driver, float]:
+    """Return a member whose fence was deleted and is not answered, and its deadline."""
     driver = alone()
     driver.answers = False
     driver.server.delete("sites-range-01")
     driver.watch()
     deadline = driver.member.deadline
     assert deadline is not None
+    return driver, deadline
+
+
+def test_range_whose_deleted_fence_cannot_be_created_ends_at_its_old_deadline() -> None:
+    driver, deadline = alone_without_a_fence()
     while driver.now < deadline - 0.2:
         driver.run(0.1)
         driver.answer_own()
@@ -607,12 +633,7 @@ def test_range_whose_deleted_fence_cannot_be_created_ends_at_its_old_deadline() 
 def test_fence_that_is_created_after_the_old_deadline_starts_the_range_anew(
     news: str,
 ) -> None:
-    driver = alone()
-    driver.answers = False
-    driver.server.delete("sites-range-01")
-    driver.watch()
-    deadline = driver.member.deadline
-    assert deadline is not None
+    driver, deadline = alone_without_a_fence()
     while driver.now < deadline - 0.2:
         driver.run(0.1)
         driver.answer_own()
