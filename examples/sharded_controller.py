@@ -5,6 +5,9 @@ Run:   kubectl apply -f examples/site-crd.yaml -f examples/site.yaml
        aioinformer shards status                          (who owns what)
        curl localhost:8081/readyz                         (whether it does its part)
 Start and stop replicas, also by kill -9: their Sites move to others.
+
+Without a cluster, set KUBECONFIG=/tmp/kube everywhere, and start the test server in examples/:
+       aioinformer apiserver --kubeconfig /tmp/kube --load site-crd.yaml --load site.yaml
 """
 
 import asyncio

@@ -313,7 +313,7 @@ def watch(
 @click.option(
     "--shards",
     is_flag=True,
-    help="Check the permissions of Shards on Leases, too. --rbac: it uses Shards.",
+    help="Check the permissions of Shards, too. --rbac: it uses Shards.",
 )
 @click.option("--events", is_flag=True, help="--rbac: it uses EventRecorder.")
 @click.option(

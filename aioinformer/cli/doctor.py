@@ -32,7 +32,7 @@ from aioinformer.cli.output import Control, has_colors, print_error, write
 from aioinformer.client import Client
 from aioinformer.client.authenticator import Authenticator
 from aioinformer.errors import AioInformerError, Forbidden, InternalError, NotFound
-from aioinformer.model.resources import LEASES, PODS
+from aioinformer.model.resources import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -80,7 +80,7 @@ class DoctorOptions:
     """Group to bind rules to. Empty for the user."""
 
     shards: bool = False
-    """True to check the permissions of `Shards` on Leases, too."""
+    """True to check the permissions of `Shards` on Leases and Events, too."""
 
     report: Report = "lines"
 
@@ -222,7 +222,7 @@ class ClusterChecks:
         namespaces: Namespaces. Empty for the default of the connection.
         all_namespaces: True for all namespaces, without `namespaces`.
         group: Group to bind rules to. Empty for the user.
-        shards: True to check the permissions of `Shards` on Leases, too.
+        shards: True to check the permissions of `Shards`, too.
 
     Attributes:
         needs: Missing permissions.
@@ -334,7 +334,10 @@ class ClusterChecks:
 
         if self._shards:
             for namespace in self._namespaces or (client.namespace,):
-                await self._leases(ResourceScope(LEASES, namespace), client)
+                for needed in SHARDS_VERBS:
+                    await self._needs_of_shards(
+                        ResourceScope(needed, namespace), client
+                    )
 
     async def _check_identity(self, client: Client) -> StepResult:
         result, self._identity = await server.identity(client)
@@ -368,25 +371,26 @@ class ClusterChecks:
             why = "informers cannot use it"
             await steps.skip(*_RESOURCE_STEPS, why=why, resource=name)
 
-    async def _leases(self, scope: ResourceScope, client: Client) -> None:
-        """Check the permissions of `Shards` on Leases of a namespace."""
+    async def _needs_of_shards(self, scope: ResourceScope, client: Client) -> None:
+        """Check the permissions of `Shards` on Leases or Events of a namespace."""
+        verbs = SHARDS_VERBS[scope.resource]
 
         async def review() -> StepResult:
             try:
-                denied = await resource.denied(scope, client, SHARDS_VERBS)
+                denied = await resource.denied(scope, client, verbs)
             except (Forbidden, NotFound) as exc:
                 return StepResult("skipped", f"the server refused the review: {exc}")
 
             if denied:
                 self.needs.append(
-                    MissingPermission(scope.resource, scope.namespace, SHARDS_VERBS)
+                    MissingPermission(scope.resource, scope.namespace, verbs)
                 )
 
-            return results.shards_permissions(denied)
+            return results.shards_permissions(verbs, denied)
 
         label = scope.namespace if len(self._namespaces) > 1 else ""
         await self._steps.step(
-            "shards", review(), resource=LEASES.plural, namespace=label
+            "shards", review(), resource=scope.resource.plural, namespace=label
         )
 
     async def _follow(
@@ -480,6 +484,9 @@ class ClusterChecks:
         await self._steps.skip(*names, *later, why=why)
         for name in self._names:
             await self._steps.skip("found", why=why, resource=name)
+
+        for needed in SHARDS_VERBS if self._shards else ():
+            await self._steps.skip("shards", why=why, resource=needed.plural)
 
 
 _CHECK_SERVER = "Check the server, firewalls and proxies."

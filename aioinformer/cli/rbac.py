@@ -230,10 +230,8 @@ def _grants_of_library(
         # Names of Leases of members have a random part, so rules cannot name them.
         place = account.namespace
         purpose = "shards"
-        names = (LEASES.group, LEASES.plural)
-        yield Grant(*names, SHARDS_VERBS, place, purpose=purpose)
-        events = (EVENTS.group, EVENTS.plural)
-        yield Grant(*events, ("create", "patch"), place, purpose=purpose)
+        for needed, verbs in SHARDS_VERBS.items():
+            yield Grant(needed.group, needed.plural, verbs, place, purpose=purpose)
 
     if options.events:
         verbs = ("create", "patch")

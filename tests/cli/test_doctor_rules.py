@@ -189,18 +189,25 @@ async def test_doctor_checks_the_permissions_of_shards(
     target = ConnectionOptions(server=server.url, token="eves-token")
     options: dict[str, Any] = {"namespaces": ("shop",), "shards": True}
     before = await examined(target, capfd=capfd, **options)
-    verbs = "list and watch and create and update and delete"
-    refusal = f"{verbs} not permitted: apply the rules below"
-    assert before.text("shards", "leases") == refusal
+    verbs = {
+        "leases": "list and watch and create and update and delete",
+        "events": "create and patch",
+    }
+    refusal = "not permitted: apply the rules below"
+    for name, needed in verbs.items():
+        assert before.text("shards", name) == f"{needed} {refusal}"
+
     (role,) = [it for it in before.rules if it["kind"] == "Role"]
     by_resource = {it["resources"][0]: it["verbs"] for it in role["rules"]}
-    assert by_resource == {"leases": verbs.split(" and "), "pods": ["list", "watch"]}
+    expected = {name: needed.split(" and ") for name, needed in verbs.items()}
+    assert by_resource == {**expected, "pods": ["list", "watch"]}
 
     await apply(server, before.rules)
     after = await examined(target, capfd=capfd, **options)
 
     assert (after.status, after.rules) == (0, [])
-    assert after.text("shards", "leases") == f"{verbs} permitted"
+    for name, needed in verbs.items():
+        assert after.text("shards", name) == f"{needed} permitted"
 
 
 async def test_applied_rules_grant_no_other_permissions(

@@ -267,7 +267,7 @@ async def test_manifests_are_valid(server: APIServer, tmp_path: Path) -> None:
     timing = Shards("sites", Client.from_url(server.url)).timing
     ending = timing.drain + timing.stop + timing.flight
     words = " ".join(TEXT.split())
-    assert f"within {ending:g} s, gives them away" in words
+    assert f"within {ending:g} s, hands them over" in words
     assert f"After {timing.drain:g} s, they are cancelled" in words
     pod = deployment["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > 2 * ending

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
 from aioinformer.cli.error_messages import ANONYMOUS
+from aioinformer.controller.event_recorder import EVENTS
+from aioinformer.model.resources import LEASES
 from aioinformer.model.yaml_values import YAMLDumper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aioinformer.model.resource import Resource
 
@@ -33,8 +35,11 @@ __all__ = [
 VERBS = ("list", "watch")
 """Verbs that an informer needs."""
 
-SHARDS_VERBS = ("list", "watch", "create", "update", "delete")
-"""Verbs that `Shards` needs for its Leases."""
+SHARDS_VERBS: Final[Mapping[Resource, tuple[str, ...]]] = {
+    LEASES: ("list", "watch", "create", "update", "delete"),
+    EVENTS: ("create", "patch"),
+}
+"""Verbs that `Shards` needs in its namespace."""
 
 ALL_VERBS = (
     "get",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from aioinformer.cli.checks.findings import StepResult
-from aioinformer.cli.checks.rbac_rules import SHARDS_VERBS
 from aioinformer.cli.error_messages import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -288,18 +287,19 @@ def permissions(denied: Collection[str]) -> StepResult:
     return StepResult("ok", "list, watch and get permitted")
 
 
-def shards_permissions(denied: Collection[str]) -> StepResult:
-    """Return the result for the permissions of `Shards` on Leases.
+def shards_permissions(verbs: Collection[str], denied: Collection[str]) -> StepResult:
+    """Return the result for the permissions of `Shards` on Leases or Events.
 
     Args:
+        verbs: Verbs that are needed.
         denied: Missing verbs.
     """
-    missing = [verb for verb in SHARDS_VERBS if verb in denied]
+    missing = [verb for verb in verbs if verb in denied]
     if missing:
         text = f"{' and '.join(missing)} not permitted: apply the rules below"
         return StepResult("failed", text)
 
-    return StepResult("ok", f"{' and '.join(SHARDS_VERBS)} permitted")
+    return StepResult("ok", f"{' and '.join(verbs)} permitted")
 
 
 def listed(
