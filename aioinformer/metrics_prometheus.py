@@ -118,6 +118,15 @@ _HELP = {
         "Slices of heavy work that held the event loop for over 10 ms."
     ),
     "aioinformer_loop_waiting_tasks": _Help("Tasks that wait for a slice."),
+    "aioinformer_memory_budget_bytes": _Help("Memory budget of a factory."),
+    "aioinformer_memory_compressed_objects": _Help(
+        "Objects with compressed bodies in the stores of a factory."
+    ),
+    "aioinformer_memory_held_bytes": _Help("Bytes that the stores of a factory take."),
+    "aioinformer_memory_objects": _Help("Objects in the stores of a factory."),
+    "aioinformer_memory_over_budget": _Help(
+        "1 while the stores of a factory take more than its budget, else 0."
+    ),
     "aioinformer_reflector_failures_total": _Help("Lists and watches that failed."),
     "aioinformer_reflector_relists_total": _Help("Relists after a watch, by reason."),
     "aioinformer_reflector_watch_restarts_total": _Help(

@@ -20,6 +20,7 @@ from aioinformer.informer.listwatch.reflector import (
     ReflectorStore,
     Resume,
 )
+from aioinformer.informer.memory_budget import MemoryBudget, MemoryStatus
 from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.informer.status import CacheStatus, InformerStatus
@@ -33,6 +34,8 @@ __all__ = [
     "InformerStatus",
     "InformerWatch",
     "Lister",
+    "MemoryBudget",
+    "MemoryStatus",
     "MetadataInformerFactory",
     "Reflector",
     "ReflectorOptions",

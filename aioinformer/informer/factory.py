@@ -22,7 +22,9 @@ from aioinformer.informer.listwatch.interface import (
     WATCH_GRACE_SECONDS,
     WATCH_SECONDS,
 )
+from aioinformer.informer.memory_budget import MemoryBudget
 from aioinformer.informer.shared_informer import SharedInformer
+from aioinformer.informer.store.memory_limiter import MemoryLimiter
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.callables import check_plain
 from aioinformer.model.misuse import keyword_advice, with_advice
@@ -97,11 +99,14 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             If the directory cannot be used, informers continue in memory:
             `status.cache` says why. Requires the `shared` extra. None to keep all
             objects in memory.
+        memory_budget: Limit of the memory of all stores of this factory: bytes, a text
+            such as `"2GiB"` or `"50%"`, or a `MemoryBudget`. Near it, bodies that are
+            not in use are compressed. Objects on disk do not count. None for no limit.
 
     Raises:
-        OptionsError: If the client, a namespace, a period or `cache_dir` is invalid,
-            `on_error` is not a plain function, or a package for `cache_dir` is not
-            installed.
+        OptionsError: If the client, a namespace, a period, `cache_dir` or
+            `memory_budget` is invalid, `on_error` is not a plain function, or a package
+            for `cache_dir` or `memory_budget` is not installed.
         SelectorSyntaxError: If a selector cannot be parsed.
     """
 
@@ -122,6 +127,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         on_error: Callable[[HandlerError], None] | None = None,
         metrics: MetricsSink = NULL_SINK,
         cache_dir: str | os.PathLike[str] | None = None,
+        memory_budget: MemoryBudget | int | str | None = None,
     ) -> None:
         if not isinstance(client, Client):
             raise OptionsError(
@@ -149,6 +155,11 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._metrics = metrics
         self._entries: dict[tuple[object, ...], Entry] = {}
         self._runnables = Runnables(self._log_death)
+        budget = MemoryBudget.of(memory_budget)
+        self._limiter = None if budget is None else MemoryLimiter(budget)
+        if self._limiter is not None:
+            self._runnables.add(Runnable("memory budget", self._limiter.run))
+
         self._supervisor = Supervisor(self._run_supervised, "informer factory")
         self._loop: asyncio.AbstractEventLoop | None = None  # loop of `start()`
         self._raised = False  # True once `shutdown()` has raised the failure
@@ -386,6 +397,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             on_error=self._on_error,
             metrics=self._metrics,
             place=self._place(spec),
+            limiter=self._limiter,
         )
 
     def _place(self, spec: InformerSpec) -> CachePlace | None:

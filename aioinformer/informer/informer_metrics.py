@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from aioinformer.cache.store import Indexer
     from aioinformer.informer.handlers.processor import Processor
     from aioinformer.informer.lifecycle import RunState
+    from aioinformer.informer.memory_budget import MemoryStatus
     from aioinformer.informer.namespace_sources import NamespaceSources
     from aioinformer.informer.status import CacheStatus
+    from aioinformer.informer.store.memory_limiter import MemoryLimiter
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["InformerMetrics"]
@@ -38,6 +40,7 @@ class InformerMetrics:
         processor: Processor of its handlers.
         run_state: State of its run.
         sink: Sink of the informer.
+        limiter: Limiter of the memory of the factory, or None.
     """
 
     def __init__(
@@ -48,11 +51,13 @@ class InformerMetrics:
         processor: Processor,
         run_state: RunState,
         sink: ScopedSink,
+        limiter: MemoryLimiter | None = None,
     ) -> None:
         self._sources = sources
         self._indexer = indexer
         self._processor = processor
         self._run_state = run_state
+        self._limiter = limiter
         # Gauges end with the run. Counters stay until the series of the informer end.
         self._scope = ScopedSink(sink, name)
         self._sink = GuardedSink(self._scope, name, name=name)
@@ -81,6 +86,8 @@ class InformerMetrics:
             self._report_cache(status.cache)
 
         self._report_loop()
+        if self._limiter is not None:
+            self._report_memory(self._limiter.status())
 
     def _run_changed(self) -> None:
         # If the informer has failed, its age grows, and alerts show it.
@@ -90,16 +97,15 @@ class InformerMetrics:
     def _report_bytes(self) -> None:
         """Set the bytes in memory, unless some of the objects are not counted yet."""
         pipelines = self._sources.pipelines_in_memory
-        metrics = [it.metrics for it in pipelines]
-        counts = [it for it in metrics if it is not None and it.counted]
+        known = [it.bytes for it in pipelines]
+        counts = [it for it in known if it is not None and it.counted]
         complete = len(counts) == len(pipelines) or not len(self._indexer)
         if not (pipelines and complete):
             return
 
-        held = sum(it.held_bytes for it in counts)
-        json = sum(it.json_bytes for it in counts)
-        self._sink.gauge("aioinformer_informer_held_bytes", held)
-        self._sink.gauge("aioinformer_informer_json_bytes", json)
+        gauge = self._sink.gauge
+        gauge("aioinformer_informer_held_bytes", sum(it.held for it in counts))
+        gauge("aioinformer_informer_json_bytes", sum(it.json for it in counts))
 
     def _report_handlers(self) -> None:
         depths = self._processor.depths()
@@ -123,6 +129,15 @@ class InformerMetrics:
         gauge("aioinformer_cache_takeovers", max(0, cache.writers_so_far - 1))
         gauge("aioinformer_cache_journal_entries", cache.journal_entries)
         gauge("aioinformer_cache_bytes", cache.size)
+
+    def _report_memory(self, memory: MemoryStatus) -> None:
+        """Set the gauges of the memory budget, which all informers of a factory share."""
+        gauge = self._unnamed_sink.gauge
+        gauge("aioinformer_memory_budget_bytes", memory.limit)
+        gauge("aioinformer_memory_held_bytes", memory.held)
+        gauge("aioinformer_memory_over_budget", memory.over)
+        gauge("aioinformer_memory_objects", memory.objects)
+        gauge("aioinformer_memory_compressed_objects", memory.compressed)
 
     def _report_loop(self) -> None:
         """Set the gauges of the event loop, which all its informers share."""

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.namespace_sources import NamespaceSource
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.status import InformerStatus
+    from aioinformer.informer.store.memory_limiter import MemoryLimiter
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.compression import Compression
     from aioinformer.model.objects import KubeObject
@@ -148,6 +149,8 @@ class SharedInformer:
             no compression.
         place: Place of the store on disk, from a factory with `cache_dir`; None to keep
             the objects in memory.
+        limiter: Limiter of the memory, from a factory with `memory_budget`; None for
+            no limit.
 
     Raises:
         OptionsError: If an indexer has the name of the namespace index, the transform
@@ -171,6 +174,7 @@ class SharedInformer:
         resync_period: Duration | None = None,
         compression: Compression | None = None,
         place: CachePlace | None = None,
+        limiter: MemoryLimiter | None = None,
     ) -> None:
         self.name = name
         self._resync_seconds = resync_seconds(resync_period)
@@ -188,7 +192,12 @@ class SharedInformer:
         self._run_state.followers.append(self._waiters.wake_all)
         self._transformer = Transformer(self._reporter)
         self._transformer.function = transform
-        self._compressor = BodyCompressor(compression, name)
+        self._limiter = limiter
+        self._compressor = (
+            BodyCompressor(compression, name)
+            if limiter is None or compression is not None
+            else BodyCompressor("zstd", name, on_demand=True)
+        )
         self._processor = Processor()
         list_watches = sources_of(source)
         pipeline = partial(
@@ -199,6 +208,7 @@ class SharedInformer:
             self._transformer,
             waiters=self._waiters,
             compressor=self._compressor,
+            limiter=limiter,
         )
         reflector = partial(
             Reflector,
@@ -227,6 +237,7 @@ class SharedInformer:
             self._processor,
             self._run_state,
             self._metrics,
+            limiter,
         )
         self._waits = InformerWaits(
             self._sources,
@@ -435,6 +446,7 @@ class SharedInformer:
             status,
             degraded=status.degraded + failures,
             last_error=self._run_state.failure or status.last_error,
+            memory=None if self._limiter is None else self._limiter.status(),
         )
 
     def why_not_synced(self) -> str:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from aioinformer.informer.memory_budget import MemoryStatus
+
 __all__ = ["CacheStatus", "InformerStatus", "combined", "describe_state"]
 
 
@@ -149,6 +151,9 @@ class InformerStatus:
 
     cache: CacheStatus | None = None
     """State of the store on disk; None for an informer in memory."""
+
+    memory: MemoryStatus | None = None
+    """Memory of all stores of the factory; None without `memory_budget=`."""
 
     @property
     def last_error_status(self) -> int:

@@ -64,8 +64,12 @@ _used: Final[set[int]] = set()
 _choose: Final = SystemRandom().choice  # differs in a forked process
 
 
-def check_compression(compression: object) -> None:
+def check_compression(compression: object, option: str = "") -> None:
     """Reject an unknown or unavailable compression. None stands for no compression.
+
+    Args:
+        compression: Compression.
+        option: Option that needs it, for the error.
 
     Raises:
         OptionsError: If it is unknown, or its package is not installed.
@@ -76,16 +80,16 @@ def check_compression(compression: object) -> None:
     if compression != "zstd":
         raise OptionsError(f"compression must be 'zstd' or None, not {compression!r}")
 
-    _zstandard()
+    _zstandard(option or "compression='zstd'")
 
 
-def _zstandard() -> Any:
+def _zstandard(option: str = "compression='zstd'") -> Any:
     """Import the package when it is needed: most programs do not use it."""
     try:
         return import_module("zstandard")
     except ImportError as exc:
         raise OptionsError(
-            "compression='zstd' needs zstandard: pip install 'aioinformer[zstd]'"
+            f"{option} needs zstandard: pip install 'aioinformer[zstd]'"
         ) from exc
 
 

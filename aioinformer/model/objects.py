@@ -134,7 +134,7 @@ class KubeObject(
         if self.context.codec is None:
             return self.body
 
-        return self.context.raw(self.body, f"object {self.key!r}")
+        return self.context.raw(self.body, self.key)
 
     @property
     def name(self) -> str:
@@ -302,7 +302,7 @@ class KubeObject(
             )
 
     def _decoded(self) -> dict[str, Any]:
-        return self.context.decoded(self.body, f"object {self.key!r}")
+        return self.context.decoded(self.body, self.key)
 
     # ------------------------------------------------------------ the mapping
 

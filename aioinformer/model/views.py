@@ -31,6 +31,7 @@ from aioinformer import json_codec
 from aioinformer.errors import DecodeError
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Iterable, Iterator
 
     from aioinformer.model.compression import Codec
@@ -176,6 +177,7 @@ class ObjectContext:
             contexts share the cache.
         resource: Resource of metadata-only objects, which their bodies do not contain;
             None for whole objects. That of `plain`, if given.
+        reads: Gets the key of each object whose compressed body is read.
 
     Attributes:
         codec: Same as the argument. Each object refers to its codec by its context.
@@ -183,15 +185,17 @@ class ObjectContext:
         decoded_bodies: Cache of the bodies decoded last.
     """
 
-    __slots__ = ("_plain", "codec", "decoded_bodies", "resource")
+    __slots__ = ("_plain", "_reads", "codec", "decoded_bodies", "resource")
 
     def __init__(
         self,
         codec: Codec | None = None,
         plain: ObjectContext | None = None,
         resource: Resource | None = None,
+        reads: deque[str] | None = None,
     ) -> None:
         self.codec: Codec | None = codec
+        self._reads = reads
         self._plain = plain
         self.decoded_bodies: DecodedBodies = (
             DecodedBodies() if plain is None else plain.decoded_bodies
@@ -203,15 +207,21 @@ class ObjectContext:
         """Context for objects of the same informer whose bodies are JSON."""
         return self if self._plain is None else self._plain
 
-    def raw(self, body: bytes, what: str) -> bytes:
-        """Return the JSON of a stored body. Callable from any thread.
+    def raw(self, body: bytes, key: str) -> bytes:
+        """Return the JSON of the stored body of an object. Callable from any thread.
 
         Raises:
             InternalError: If the compressed body is damaged.
         """
-        return body if self.codec is None else self.codec.read(body, what)
+        if self.codec is None:
+            return body
 
-    def decoded(self, body: bytes, what: str) -> dict[str, Any]:
+        if self._reads is not None:
+            self._reads.append(key)
+
+        return self.codec.read(body, f"object {key!r}")
+
+    def decoded(self, body: bytes, key: str) -> dict[str, Any]:
         """Return the decoded form of a stored body, which is shared: never change it.
 
         Callable from any thread.
@@ -228,7 +238,7 @@ class ObjectContext:
 
             return found[0]
 
-        raw = self.raw(body, what)
+        raw, what = self.raw(body, key), f"object {key!r}"
         value = decode_json(raw, what)
         if not isinstance(value, dict):
             raise DecodeError(f"{what}: not a JSON object", offset=0)

@@ -266,9 +266,14 @@ def _why_unready(informer: SharedInformer, most: Duration | None) -> _Trouble | 
 
 def _current_trouble(informer: SharedInformer) -> _Trouble | None:
     """Return the trouble of the last attempts, with which the cache is readable."""
-    error = informer.status.last_error
+    status = informer.status
+    error = status.last_error
     match error:
         case None:
+            memory = status.memory
+            if memory is not None and memory.over:
+                return _Trouble("over memory budget", str(memory))
+
             return None
         case TransportError(unreachable=True):
             return _Trouble("unreachable", str(error))

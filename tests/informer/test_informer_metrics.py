@@ -89,9 +89,9 @@ async def test_bytes_are_never_negative_within_a_step() -> None:
 
     def note(_: KubeObject) -> list[str]:
         (pipeline,) = pods._sources.pipelines_in_memory
-        if pipeline.metrics is not None:
-            seen.append(pipeline.metrics.held_bytes)
-            seen.append(pipeline.metrics.json_bytes)
+        if pipeline.bytes is not None:
+            seen.append(pipeline.bytes.held)
+            seen.append(pipeline.bytes.json)
 
         return []
 
@@ -274,8 +274,8 @@ async def test_processing_is_measured_without_bookmarks_and_counting() -> None:
             super().observe(name, value, **labels)
             if name == "informer_processing_latency_seconds":
                 (pipeline,) = pods._sources.pipelines_in_memory
-                assert pipeline.metrics is not None
-                counted.append(pipeline.metrics.json_bytes)
+                assert pipeline.bytes is not None
+                counted.append(pipeline.bytes.json)
 
     counted: list[int] = []
     stream = Stream()

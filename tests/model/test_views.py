@@ -360,7 +360,7 @@ def test_context_rejects_body_that_is_no_object(raw: bytes) -> None:
     context = ObjectContext()
 
     for _ in range(2):
-        with pytest.raises(DecodeError, match=r"^it: "):
+        with pytest.raises(DecodeError, match=r"^object 'it': "):
             context.decoded(raw, "it")
 
     assert not context.decoded_bodies

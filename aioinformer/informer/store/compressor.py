@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioinformer._tasks import in_thread
 from aioinformer._user_code import guarded_logger
+from aioinformer.errors import DecodeError
 from aioinformer.model.compression import (
     LEAST_BODY,
     LEAST_SAMPLES,
@@ -18,6 +19,7 @@ from aioinformer.model.compression import (
     train,
 )
 from aioinformer.model.objects import KubeObject
+from aioinformer.model.transforms import strip_managed_fields
 from aioinformer.model.views import ObjectContext
 
 if TYPE_CHECKING:
@@ -42,16 +44,29 @@ class BodyCompressor:
     Args:
         compression: Algorithm; None for no compression.
         name: Name of the informer in the log.
+        on_demand: True to compress nothing before `on` is set, and to note reads.
 
     Raises:
         OptionsError: If the algorithm is unknown, or its package is not installed.
     """
 
     def __init__(
-        self, compression: Compression | None = None, name: str = "informer"
+        self,
+        compression: Compression | None = None,
+        name: str = "informer",
+        *,
+        on_demand: bool = False,
     ) -> None:
         check_compression(compression)
         self.compression = compression
+        self.always: bool = compression is not None and not on_demand
+        """True if all bodies are compressed."""
+        self.on: bool = self.always
+        """True while new bodies are compressed."""
+        self.strips: bool = False
+        """True to drop managed fields of bodies that are compressed."""
+        self.reads: deque[str] | None = deque(maxlen=_READS) if on_demand else None
+        """Keys of objects whose compressed bodies were read, with `on_demand`."""
         self.waits: bool = compression is not None
         """True until `begin()` has trained the first dictionary."""
         self.due: bool = False
@@ -71,7 +86,11 @@ class BodyCompressor:
         return f"<BodyCompressor {self.compression or 'nothing'}>"
 
     def __call__(self, obj: KubeObject) -> KubeObject:
-        """Return the object to store: with a compressed body, if that is smaller.
+        """Return the object to store: as `pack` does, while that is `on`."""
+        return self.pack(obj) if self.on else obj
+
+    def pack(self, obj: KubeObject) -> KubeObject:
+        """Return an object with a compressed body, if that is smaller.
 
         Returns `obj` itself before the first dictionary is trained, and if `obj` is
         already compressed.
@@ -79,6 +98,9 @@ class BodyCompressor:
         compressor = self._compressor
         if compressor is None or obj.context.codec is not None:
             return obj
+
+        if self.strips:
+            obj = _stripped(obj)
 
         body = obj.body
         before = len(body)
@@ -91,7 +113,9 @@ class BodyCompressor:
             return obj
 
         if self._context is None:
-            self._context = ObjectContext(compressor.codec, obj.context)
+            self._context = ObjectContext(
+                compressor.codec, obj.context, reads=self.reads
+            )
 
         return KubeObject(
             packed,
@@ -152,17 +176,42 @@ class BodyCompressor:
                 states = map(known, dict.fromkeys(self._recent))
                 await self._train([obj for obj in states if obj is not None])
 
+    async def train_again(self, objects: list[KubeObject]) -> bool:
+        """Train another dictionary, and return True if it is used from now on.
+
+        That is the case if it compresses these objects by a tenth better than now.
+
+        Raises:
+            InternalError: If a stored body is damaged.
+
+        Cancellation:
+            Safe: call it again.
+        """
+        async with self._turn:
+            trained = await self._trained(objects)
+            before = sum(len(obj.raw) for obj in objects)
+            now = sum(len(obj.body) for obj in objects)
+            if trained.share * before > _BETTER * now:
+                return False
+
+            self._use(trained)
+            return True
+
     async def _train(self, objects: list[KubeObject]) -> None:
+        self._use(await self._trained(objects))
+
+    async def _trained(self, objects: list[KubeObject]) -> Compressor:
         try:
-            trained = await in_thread(functools.partial(_trained, objects))
+            return await in_thread(functools.partial(_trained, objects))
         except OSError as exc:  # blocking for about 40 ms is better than failing
             logger.warning(
                 "%s: cannot start a thread, training the dictionary in the event loop: %s",
                 self._name,
                 exc,
             )
-            trained = _trained(objects)
+            return _trained(objects)
 
+    def _use(self, trained: Compressor) -> None:
         self._compressor, self._context = trained, None
         self.waits = self.due = False
         self._fit.trained(trained.samples, trained.share)
@@ -177,6 +226,22 @@ class BodyCompressor:
 def _trained(objects: list[KubeObject]) -> Compressor:
     """Read the samples and train; called in a thread."""
     return train([obj.raw for obj in objects])
+
+
+def _stripped(obj: KubeObject) -> KubeObject:
+    """Drop the managed fields, if the body can be read."""
+    try:
+        return strip_managed_fields(obj)
+    except DecodeError:
+        return obj
+
+
+_BETTER: Final = 0.9
+"""Part of the size that a new dictionary may leave, to be used for all objects."""
+
+
+_READS: Final = 4096
+"""Latest reads that are noted."""
 
 
 WINDOW: Final = 250

@@ -35,9 +35,11 @@ from aioinformer.informer.notifications import (
 from aioinformer.informer.store.compressor import BodyCompressor
 from aioinformer.informer.store.decoded_sweep import DecodedSweep
 from aioinformer.informer.store.difference import difference_of, unselected
+from aioinformer.informer.store.memory_limiter import BudgetedStore
 from aioinformer.informer.store.repetitions import Repetitions
 from aioinformer.informer.store.staged_list import StagedList, newest_version
 from aioinformer.informer.store.store_metrics import StoreMetrics
+from aioinformer.informer.store.stored_bytes import OBJECT_BYTES, StoredBytes
 from aioinformer.informer.store.transformer import (
     Transformer,
     identity_of,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.handlers.inbox import Batch
     from aioinformer.informer.listwatch.interface import Selects
     from aioinformer.informer.store.difference import Difference
+    from aioinformer.informer.store.memory_limiter import MemoryLimiter
     from aioinformer.informer.store.publisher import Publisher
     from aioinformer.informer.store.shared_store import SharedStore
     from aioinformer.metrics import MetricsSink
@@ -98,6 +101,7 @@ class Pipeline:
         queue: Queue between reflector and store. None for a `DeltaFIFO`.
         waiters: Waiters for states of the store, woken in the step that changes it.
         compressor: Compressor of stored bodies.
+        limiter: Limiter of the memory of a factory; None for no limit.
         metrics: Sink of measurements; see `StoreMetrics`.
         name: Name in the log.
         namespace: Namespace of all objects, if the store is shared with others. A list
@@ -117,6 +121,7 @@ class Pipeline:
         waiters: StoreWaiters | None = None,
         compressor: BodyCompressor | None = None,
         metrics: MetricsSink = NULL_SINK,
+        limiter: MemoryLimiter | None = None,
         *,
         name: str = "informer",
         namespace: str = "",
@@ -132,6 +137,11 @@ class Pipeline:
         self._sink = metrics
         self.metrics: StoreMetrics | None = None
         """Measurements; None until `run()` has found an enabled sink."""
+        self.bytes: StoredBytes | None = None
+        """Count of the stored objects in memory, if a sink or a limiter needs it."""
+        self._limiter = limiter
+        # What the limiter knows of the store; None on disk, and without a limiter.
+        self._memory: BudgetedStore | None = None
         self.namespace = namespace
         """Namespace of its objects; empty if it has the whole store."""
         self._shared = shared
@@ -254,9 +264,14 @@ class Pipeline:
         )
         budget = LoopBudget.current()
         await budget.start()
+        memory = self._memory
         for obj in objects:
             if put is not None and obj.key not in listed:
                 put(obj.key, obj)
+                if memory is not None:
+                    staged.bytes += OBJECT_BYTES + len(obj.body)
+                    staged.uncompressed.append(obj.key)
+
             elif not staged.is_ahead_of(obj):  # pages may differ in age
                 old = stored.get(obj.key)
                 self._stage(obj, old, staged, current, after_reset=after_reset)
@@ -265,8 +280,13 @@ class Pipeline:
                 await budget.start()
 
         budget.end()
-        if len(staged.uncompressed) >= SAMPLES:
+        if memory is not None:
+            memory.received(staged.bytes)
+
+        if self._compressor.on and len(staged.uncompressed) >= SAMPLES:
             await staged.compress(self._compressor)
+            if memory is not None:
+                memory.received(staged.bytes)
 
     async def stage_unreadable(self, keys: list[str]) -> None:
         """Stage the stored states of objects that exist but cannot be read.
@@ -317,6 +337,9 @@ class Pipeline:
         if staged is not None:
             freeing = staged.contents.release()
             del staged
+            if self._memory is not None:
+                self._memory.received(0)
+
             await freeing
 
     async def commit(
@@ -339,7 +362,7 @@ class Pipeline:
             Safe: it is queued, or it is not.
         """
         staged = await self._begin_staging()
-        if staged.uncompressed or self._compressor.waits:
+        if self._compressor.on and (staged.uncompressed or self._compressor.waits):
             await staged.compress(self._compressor)
 
         self._staged = None
@@ -476,7 +499,7 @@ class Pipeline:
     def _takes_all(self, current: Contents[KubeObject]) -> bool:
         """Return True if listed objects can be staged without checks or conversions."""
         known = current.objects or self._left_out
-        converted = self._transformer.function or self._compressor.compression
+        converted = self._transformer.function or self._compressor.on
         return not (known or converted)
 
     def _stage(
@@ -505,8 +528,9 @@ class Pipeline:
         elif old is not None and same and old == taken:
             staged.keep(key, old, current)
         else:
-            staged.put(key, self._compressor(taken), taken)
-            if self._compressor.waits:
+            packed = self._compressor(taken)
+            staged.put(key, packed, taken)
+            if packed is taken and (self._compressor.waits or self._memory is not None):
                 staged.uncompressed.append(key)
 
     def _listed(self, key: str) -> KubeObject | None:
@@ -561,15 +585,19 @@ class Pipeline:
         if self._shared is not None:
             apply = partial(self._apply_exclusively, self._shared)
 
+        await self._limit()
         try:
             while True:
                 if self.metrics is None and self._sink.enabled:
-                    self.metrics = await self._new_metrics()
+                    await self._count()
+                    self.metrics = StoreMetrics(self._sink)
 
                 await self._fifo.wait_filled()
                 await apply(budget)
         finally:
             self._decoded.stop()
+            if self._memory is not None:
+                self._memory.leave()
 
     def wake(self) -> None:
         """Make `run()` look at the sink, which may have been enabled.
@@ -580,14 +608,30 @@ class Pipeline:
         if self._version is not None and self.metrics is None:
             self._fifo.feed([], self._version)
 
-    async def _new_metrics(self) -> StoreMetrics:
-        """Return measurements that have counted the stored objects."""
-        metrics, stored = StoreMetrics(self._sink), self._current()
-        if isinstance(stored, dict):  # not on disk
-            # Other pipelines of the store may replace the mapping meanwhile.
-            await metrics.listed(list(stored.values()))
+    async def _limit(self) -> None:
+        """Join the limiter of the factory, unless the store is on disk."""
+        if self._limiter is None or not isinstance(self._current(), dict):
+            return
 
-        return metrics
+        self.bytes = StoredBytes(ordered=True)
+        await self._count()
+        self._memory = BudgetedStore(
+            self._limiter,
+            self._indexer,
+            self._compressor,
+            self.bytes,
+            self._current,
+            lambda: self._shared is not None and self._shared.lock.locked(),
+        )
+        self._memory.join()
+
+    async def _count(self) -> None:
+        """Count the stored objects, unless they are counted already, or on disk."""
+        stored = self._current()
+        if isinstance(stored, dict) and not (self.bytes and self.bytes.counted):
+            self.bytes = self.bytes or StoredBytes()
+            # Other pipelines of the store may replace the mapping meanwhile.
+            await self.bytes.listed(list(stored.values()))
 
     async def _apply_exclusively(self, shared: SharedStore, budget: LoopBudget) -> None:
         """Apply a part of the queue, while no other pipeline changes the store."""
@@ -640,6 +684,9 @@ class Pipeline:
             if replacement is None and (version := fifo.applied()) is not None:
                 self._applied_version = version
                 self._indexer.applied(version if shared is None else shared.version)
+
+        if self._memory is not None:
+            self._memory.settle()
 
         if metrics is not None:
             popped = queued - len(fifo)
@@ -701,8 +748,8 @@ class Pipeline:
         if delta.type is DeltaType.DELETED:
             if old is not None:
                 contents.remove(key)
-                if self.metrics is not None:
-                    self.metrics.changed(old, None)
+                if self.bytes is not None:
+                    self.bytes.changed(old, None)
 
                 seen = old.uid == obj.uid
                 last = obj if seen else old
@@ -722,12 +769,12 @@ class Pipeline:
             return
 
         taken = obj
-        if self._compressor.compression is not None:
+        if self._compressor.on:
             obj = self._compressor(obj)
 
         contents.put(key, obj, taken)
-        if self.metrics is not None:
-            self.metrics.changed(old, obj)
+        if self.bytes is not None:
+            self.bytes.changed(old, obj)
 
         if old is None:
             notifications.append(Added(obj))
@@ -793,8 +840,10 @@ class Pipeline:
         self._waiters.replaced(before, now)
         self._confirmed()
         self._waiters.applied(self._version_in)
-        if self.metrics is not None and isinstance(now, dict):  # not on disk
-            await self.metrics.listed(now.values())
+        if self.bytes is not None and isinstance(now, dict):  # not on disk
+            await self.bytes.listed(now.values())
+            if self._memory is not None:
+                self._memory.listed()
 
         freeing = old.release()
         del old, before

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioinformer.budget import LoopBudget
+from aioinformer.informer.store.stored_bytes import OBJECT_BYTES
 from aioinformer.model.compression import SAMPLES
 from aioinformer.model.object_meta import version_number
 
@@ -19,7 +20,7 @@ __all__ = ["StagedList", "newest_version"]
 class StagedList:
     """Staged objects of a list, and those that the transform left out."""
 
-    __slots__ = ("contents", "left_out", "newest", "uncompressed")
+    __slots__ = ("bytes", "contents", "left_out", "newest", "uncompressed")
 
     def __init__(self, contents: Contents[KubeObject]) -> None:
         self.contents: Contents[KubeObject] = contents
@@ -27,9 +28,10 @@ class StagedList:
         self.left_out: dict[str, KubeObject] = {}
         # The highest version of a listed object, if all are decimal numbers.
         self.newest: str = ""
-        # Keys of objects that were staged before there was a dictionary to compress
-        # them.
+        # Keys of objects whose bodies may be compressed later.
         self.uncompressed: list[str] = []
+        # Bytes of the objects, except for those that are kept.
+        self.bytes: int = 0
 
     def __contains__(self, key: str) -> bool:
         return key in self.contents.objects or key in self.left_out
@@ -50,6 +52,7 @@ class StagedList:
         """Add an object; index functions get `taken`, its uncompressed form."""
         self.left_out.pop(key, None)
         self.contents.put(key, obj, taken)
+        self.bytes += OBJECT_BYTES + len(obj.body)
 
     def keep(self, key: str, obj: KubeObject, source: Contents[KubeObject]) -> None:
         """Add an object of other contents, with its index values."""
@@ -67,7 +70,7 @@ class StagedList:
         self.left_out.pop(key, None)
 
     async def compress(self, compressor: BodyCompressor) -> None:
-        """Compress the objects that were staged before there was a dictionary.
+        """Compress the objects that were staged uncompressed.
 
         Cancellation:
             Safe: call it again for the rest.
@@ -83,7 +86,9 @@ class StagedList:
             key = waiting.pop()
             obj = contents.objects.get(key)
             if obj is not None:  # not unstaged meanwhile
-                contents.keep(key, compressor(obj), contents)
+                packed = compressor(obj)
+                contents.keep(key, packed, contents)
+                self.bytes += len(packed.body) - len(obj.body)
 
             if budget.over():
                 await budget.start()

@@ -1,4 +1,4 @@
-"""`StoreMetrics`: delays and bytes of the changes that a pipeline applies."""
+"""`StoreMetrics`: delays of the changes that a pipeline applies."""
 
 from __future__ import annotations
 
@@ -7,28 +7,20 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from aioinformer.budget import LoopBudget
-
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from aioinformer.metrics import MetricsSink
-    from aioinformer.model.objects import KubeObject
 
 __all__ = ["StoreMetrics"]
 
 
 class StoreMetrics:
-    """Delays and bytes of one pipeline.
+    """Delays of one pipeline.
 
     * `informer_processing_latency_seconds`: seconds to apply a part of the queue, or a
       list, with the wait for a slice of the event loop. Versions alone do not count;
     * `aioinformer_informer_latency_seconds`: seconds from the arrival of a batch of
       events, decoded, until all of them are in the store. There is one observation for
       each batch.
-
-    Bytes are counted as objects change. A list is counted anew, in slices, after it is
-    applied. Those of a store on disk are never counted.
 
     Args:
         sink: Sink of the measurements.
@@ -41,12 +33,6 @@ class StoreMetrics:
         self._arrivals: deque[tuple[int, float]] = deque()
         self._popped = 0
         self._began = 0.0
-        self.counted: bool = False
-        """True once the bytes of all stored objects are counted."""
-        self.held_bytes: int = 0
-        """Bytes of the stored bodies, perhaps compressed."""
-        self.json_bytes: int = 0
-        """Bytes of their JSON."""
 
     @property
     def oldest(self) -> float | None:
@@ -82,47 +68,3 @@ class StoreMetrics:
         """Record that it is applied."""
         name = "informer_processing_latency_seconds"
         self._sink.observe(name, perf_counter() - self._began)
-
-    def changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
-        """Count the bytes of a change of one stored object.
-
-        Args:
-            old: State that was stored; None if there was none.
-            new: State that is stored now; None if it was removed.
-        """
-        if not self.counted:
-            return
-
-        if new is not None:
-            self.held_bytes += len(new.body)
-            self.json_bytes += _json_bytes_of(new)
-
-        if old is not None:
-            self.held_bytes -= len(old.body)
-            self.json_bytes -= _json_bytes_of(old)
-
-    async def listed(self, objects: Collection[KubeObject]) -> None:
-        """Count all stored objects, in slices.
-
-        No change may be applied meanwhile.
-
-        Cancellation:
-            Leaves the bytes as they were before.
-        """
-        held = json = 0
-        budget = LoopBudget.current()
-        await budget.start()
-        for obj in objects:
-            held += len(obj.body)
-            json += _json_bytes_of(obj)
-            if budget.over():
-                await budget.start()
-
-        budget.end()
-        self.held_bytes, self.json_bytes = held, json
-        self.counted = True
-
-
-def _json_bytes_of(obj: KubeObject) -> int:
-    codec = obj.context.codec
-    return len(obj.body) if codec is None else codec.size_of(obj.body)

@@ -1,0 +1,179 @@
+"""`MemoryBudget`: limit of the memory that the stores of a factory take."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aioinformer.errors import OptionsError
+from aioinformer.model.compression import check_compression
+
+__all__ = ["MemoryBudget", "MemoryStatus", "memory_limit"]
+
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]i?)?B?")
+_SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+_POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+_LEAST: Final = 2**20
+
+_PROC: Final = Path("/proc")
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """Limit of the memory that the stores of a factory take.
+
+    Below it, bodies stay as they are. Near it, the bodies that were neither changed nor
+    read lately are compressed, as with `compression="zstd"`. If that is not enough, all
+    bodies are, dictionaries are trained anew, and managed fields are dropped if that is
+    allowed. If even that is not enough, `InformerStatus.memory` says so, and all objects
+    stay.
+
+    It counts stored objects, with their share of the indexes, and those of lists that
+    are being received. The program itself comes on top, and so do objects that it keeps
+    and notifications that slow handlers have not taken yet. A relist of objects that
+    have all changed has both states of them for a moment. Requires the `zstd` extra.
+
+    Args:
+        limit: Bytes, such as `2 * 2**30`; a text such as `"2GiB"`, or `"2Gi"` as in a
+            manifest; or a share such as `"50%"` of the memory that the process may use:
+            the limit of its cgroup, or else the memory of the machine.
+        drop_managed_fields: True to allow dropping `metadata.managedFields` of stored
+            objects, from then on also of new ones.
+
+    Attributes:
+        limit: Limit in bytes.
+        drop_managed_fields: Same as the argument.
+
+    Raises:
+        OptionsError: If the limit is malformed or below 1 MiB, a share is above 100 %,
+            or the package is not installed.
+    """
+
+    limit: int
+    drop_managed_fields: bool = False
+
+    def __init__(self, limit: int | str, *, drop_managed_fields: bool = False) -> None:
+        check_compression("zstd", "memory_budget=")
+        object.__setattr__(self, "limit", _bytes_of(limit))
+        object.__setattr__(self, "drop_managed_fields", drop_managed_fields)
+
+    @staticmethod
+    def of(value: MemoryBudget | int | str | None) -> MemoryBudget | None:
+        """Return the budget of an option `memory_budget`."""
+        if value is None or isinstance(value, MemoryBudget):
+            return value
+
+        return MemoryBudget(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryStatus:
+    """Memory of the stores of a factory with a `MemoryBudget`, at one moment."""
+
+    limit: int
+    """Limit in bytes."""
+
+    held: int
+    """Bytes that the stores take."""
+
+    objects: int
+    """Number of stored objects."""
+
+    compressed: int
+    """Number of those whose bodies are compressed."""
+
+    managed_fields_dropped: bool
+    """True once managed fields were dropped, which lasts until the factory ends."""
+
+    over: bool
+    """True while the stores take more than the limit, although everything was done."""
+
+    def __str__(self) -> str:
+        share = round(100 * self.held / self.limit)
+        text = f"{share} % of {self.limit / 2**20:,.0f} MiB"
+        return f"{text}, {self.compressed:,} of {self.objects:,} objects compressed"
+
+
+def _bytes_of(limit: Any) -> int:
+    found: float | None = None
+    if isinstance(limit, int) and not isinstance(limit, bool):
+        found = limit
+    elif isinstance(limit, str):
+        if match := _SHARE.fullmatch(limit.strip()):
+            share = float(match[1])
+            found = memory_limit() * share / 100 if 0 < share <= 100 else None
+        elif match := _SIZE.fullmatch(limit.strip()):
+            unit = match[2] or ""
+            base = 1024 if unit.endswith("i") else 1000
+            found = float(match[1]) * base ** _POWERS[unit[:1].upper()]
+
+    if found is None:
+        raise OptionsError(
+            "a memory budget is a number of bytes, a text such as '2GiB', or a share of "
+            f"the memory that the process may use, such as '50%', not {limit!r}"
+        )
+
+    if found < _LEAST:
+        raise OptionsError(f"a memory budget must be at least 1 MiB, not {limit!r}")
+
+    return int(found)
+
+
+def memory_limit(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
+    """Return the bytes that this process may use: the limit of its cgroup, or the RAM.
+
+    Args:
+        proc: Where the process file system is mounted.
+        cgroups: Where control groups are mounted, of version 1 or 2.
+
+    Raises:
+        OptionsError: If the system does not tell.
+    """
+    limits = [
+        int(text)
+        for path in _limit_files(proc, cgroups)
+        if (text := _read(path)).isdecimal()
+    ]
+    if match := re.search(
+        r"^MemTotal:\s*(\d+) kB", _read(proc / "meminfo"), re.MULTILINE
+    ):
+        limits.append(int(match[1]) * 1024)
+
+    if not limits:
+        raise OptionsError(
+            "a share of the memory needs Linux, as /proc/meminfo has it: pass bytes"
+        )
+
+    return min(limits)
+
+
+def _limit_files(proc: Path, cgroups: Path) -> list[Path]:
+    """Return the files that may have a limit: of the process's cgroup, and above it."""
+    found = []
+    for line in _read(proc / "self" / "cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, name = rest.partition(":")
+        if not controllers:
+            root, file = cgroups, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, file = cgroups / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+
+        # In a container, the path may be that of the host, whose folders are missing.
+        folder = root / name.strip("/")
+        folders = [folder, *folder.parents]
+        found += [it / file for it in folders if it.is_relative_to(root)]
+
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

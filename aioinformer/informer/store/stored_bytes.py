@@ -1,0 +1,121 @@
+"""`StoredBytes`: bytes of the objects that a pipeline has stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from aioinformer.budget import LoopBudget
+from aioinformer.model.compression import LEAST_BODY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from aioinformer.model.objects import KubeObject
+
+__all__ = ["OBJECT_BYTES", "StoredBytes"]
+
+OBJECT_BYTES: Final = 400
+"""Bytes of a stored object without its body: object, key, uid, version, its place in the
+store and in the index by namespace; as measured by tracemalloc, with 16 for the body's
+allocation."""
+
+
+class StoredBytes:
+    """Bytes of the stored objects of one pipeline, counted as they change.
+
+    A list is counted anew, in slices, after it is applied. Those of a store on disk are
+    never counted.
+
+    Attributes:
+        counted: True once all stored objects are counted.
+        counting: True while a list is counted.
+        held: Bytes of the stored bodies, perhaps compressed.
+        json: Bytes of their JSON.
+        objects: Number of stored objects.
+        compressed: Number of those whose bodies are compressed.
+        plain: Keys of objects whose bodies could be compressed, those changed last at
+            the end, with the times of their changes. None unless they are wanted.
+
+    Args:
+        ordered: True to keep the order of the changes, in `plain`.
+    """
+
+    def __init__(self, *, ordered: bool = False) -> None:
+        self.counted: bool = False
+        self.counting: bool = False
+        self.held: int = 0
+        self.json: int = 0
+        self.objects: int = 0
+        self.compressed: int = 0
+        self.plain: OrderedDict[str, float] | None = OrderedDict() if ordered else None
+
+    def changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
+        """Count a change of one stored object.
+
+        Args:
+            old: State that was stored; None if there was none.
+            new: State that is stored now; None if it was removed.
+        """
+        if not self.counted:
+            return
+
+        if new is not None:
+            self._add(new, 1)
+
+        if old is not None:
+            self._add(old, -1)
+
+        if self.plain is not None:
+            self._order(old, new, self.plain)
+
+    async def listed(self, objects: Collection[KubeObject]) -> None:
+        """Count all stored objects, in slices.
+
+        No change may be applied meanwhile.
+
+        Cancellation:
+            Leaves the count as it was before.
+        """
+        count = StoredBytes(ordered=self.plain is not None)
+        budget = LoopBudget.current()
+        self.counting = True
+        try:
+            await budget.start()
+            for obj in objects:
+                count._add(obj, 1)
+                if count.plain is not None:
+                    count._order(None, obj, count.plain)
+
+                if budget.over():
+                    await budget.start()
+        finally:
+            self.counting = False
+
+        budget.end()
+        self.held, self.json = count.held, count.json
+        self.objects, self.compressed = count.objects, count.compressed
+        self.plain = count.plain
+        self.counted = True
+
+    def _add(self, obj: KubeObject, times: int) -> None:
+        held = len(obj.body)
+        codec = obj.context.codec
+        self.objects += times
+        self.held += times * held
+        if codec is None:
+            self.json += times * held
+        else:
+            self.json += times * codec.size_of(obj.body)
+            self.compressed += times
+
+    @staticmethod
+    def _order(
+        old: KubeObject | None, new: KubeObject | None, plain: OrderedDict[str, float]
+    ) -> None:
+        if new is not None and new.context.codec is None and len(new.body) > LEAST_BODY:
+            plain[new.key] = asyncio.get_running_loop().time()
+            plain.move_to_end(new.key)
+        elif old is not None:
+            plain.pop(old.key, None)
