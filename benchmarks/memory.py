@@ -16,6 +16,8 @@ from bench.contestant import (
     PROTOBUF,
 )
 from bench.corpus import encoded_pods
+from bench.figures import median
+from bench.growth import measured
 from bench.script import Options, run
 from bench.turns import Course, figures, in_turns
 
@@ -71,6 +73,24 @@ def measure(options: Options) -> Iterator[Figure]:
         fast = (OURSELVES, *(it for it in PEERS if not it.slow))
         outcomes = in_turns(case, course, fast, options.rounds)
         yield from figures(BENCHMARK, case, "of the steady state", outcomes, peak)
+
+    yield from growth(2_000 if options.quick else MANY, options.fewer_rounds)
+
+
+def growth(count: int, rounds: int) -> Iterator[Figure]:
+    """Measure pods that grow to twice their size: of 8 KB, then of 16 KB."""
+    case = f"{count:,} pods grow to twice their size"
+    for share in (None, 0.5, 0.25):
+        limit = None if share is None else int(count * 16_000 * share)
+        name = OURSELVES.name
+        if limit is not None:
+            name += f", budget of {limit / 1e6:,.0f} MB"
+
+        runs = [measured(count, limit) for _ in range(rounds)]
+        mb = [it.peak / 1e6 for it in runs]
+        yield median(BENCHMARK, f"{case}: peak", name, "MB", mb)
+        seconds = [it.seconds for it in runs]
+        yield median(BENCHMARK, f"{case}: time", name, "s", seconds)
 
 
 def held(report: Report) -> float:

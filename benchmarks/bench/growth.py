@@ -18,7 +18,7 @@ from aioinformer.informer.store.memory_limiter import MemoryLimiter
 from aioinformer.model.views import ObjectContext
 from aioinformer.watch import EventType, WatchEvent
 from aioinformer.watch.interface import Watch
-from bench.alone import companion
+from bench.alone import alone, companion
 from bench.corpus import FIRST_VERSION, unordered_pods
 from bench.resident import forget_peak, memory, resident
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from aioinformer.watch.interface import ListOptions, WatchOptions
 
-__all__ = ["Growth", "grow"]
+__all__ = ["Growth", "measured"]
 
 _PAGE = 500
 _BATCH = 16
@@ -57,47 +57,49 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def grow(count: int, limit: int | None) -> Growth:
-    """List pods, and change all of them. Called in a process of its own.
+def measured(count: int, limit: int | None) -> Growth:
+    """List pods, and change all of them, in two new processes.
 
     Args:
         count: Number of pods.
         limit: Budget in bytes; None for none.
     """
-    return asyncio.run(_grow(count, limit))
-
-
-async def _grow(count: int, limit: int | None) -> Growth:
-    limiter = None if limit is None else MemoryLimiter(MemoryBudget(limit))
     with companion(_serve, count) as pipe:
-        source = _Growing(pipe)
-        pods = SharedInformer(source, limiter=limiter)  # type: ignore[arg-type]
-        runs = [pods.run()] if limiter is None else [pods.run(), limiter.run()]
-        tasks = [asyncio.create_task(it) for it in runs]
-        before = resident()
-        forget_peak()
-        source.may_list.set()
-        await pods.wait_synced()
-        await asyncio.sleep(1)
-        listed = resident()
-        began = asyncio.get_running_loop().time()
-        source.may_grow.set()
-        await pods.wait_for_version(str(FIRST_VERSION + 2 * count - 1))
-        seconds = asyncio.get_running_loop().time() - began
-        await asyncio.sleep(1)
-        grown, peak = resident(), memory("VmHWM")
-        for body in _grown(count):
-            key = KubeObject.of(body).key
-            stored = pods.indexer.get_by_key(key)
-            assert stored is not None, "an object is missing"
-            assert stored.raw == body, "the store has something else"
+        return alone(_measure, pipe, count, limit)
 
-        status = pods.status.memory
-        for task in tasks:
-            task.cancel()
 
-        await asyncio.wait(tasks)
+def _measure(pipe: Connection, count: int, limit: int | None) -> Growth:
+    return asyncio.run(_grow(pipe, count, limit))
 
+
+async def _grow(pipe: Connection, count: int, limit: int | None) -> Growth:
+    limiter = None if limit is None else MemoryLimiter(MemoryBudget(limit))
+    source = _Growing(pipe)
+    pods = SharedInformer(source, limiter=limiter)  # type: ignore[arg-type]
+    runs = [pods.run()] if limiter is None else [pods.run(), limiter.run()]
+    tasks = [asyncio.create_task(it) for it in runs]
+    before = resident()
+    forget_peak()
+    source.may_list.set()
+    await pods.wait_synced()
+    await asyncio.sleep(1)
+    listed = resident()
+    began = asyncio.get_running_loop().time()
+    source.may_grow.set()
+    await pods.wait_for_version(str(FIRST_VERSION + 2 * count - 1))
+    seconds = asyncio.get_running_loop().time() - began
+    await asyncio.sleep(1)
+    grown, peak = resident(), memory("VmHWM")
+    for body in _grown(count):
+        stored = pods.indexer.get_by_key(KubeObject.of(body).key)
+        assert stored is not None, "an object is missing"
+        assert stored.raw == body, "the store has something else"
+
+    status = pods.status.memory
+    for task in tasks:
+        task.cancel()
+
+    await asyncio.wait(tasks)
     return Growth(
         listed=(listed - before) * 1024,
         grown=(grown - before) * 1024,
