@@ -129,7 +129,8 @@ class Member:
 
     def synced(self, now: float) -> None:
         """Record that all Leases of a list were passed to `lease_seen`."""
-        self._view.listed(now)
+        working = [i for i, part in enumerate(self._ranges) if part.works]
+        self._view.listed(now, working)
         self._upkeep.listed(now)
         self._outbox.listed()
         self._touch()
@@ -315,6 +316,8 @@ class Member:
     def _begin(self, now: float) -> None:
         self.state = MemberState.LEAVING if self._leaving else MemberState.LIVE
         self.reason = ""
+        # The watch has shown what was answered earlier, or a list has skipped its end.
+        self._view.written.clear()
         self._outbox.forget_failures()
         self._view.excuse(now, self.timing.retry_period + 2)
         self._renew_at = now  # at once, without the flag
@@ -652,6 +655,7 @@ class Member:
         wanted = self._wanted[index] == self.identity
         fence = self._view.fence(index)
         if part.works and self._is_lost(index, part, now):
+            self._view.not_shown(index)
             self._stop(index)
         elif part.works and fence is None:
             self._claim(index, now, wall)  # it was deleted

@@ -21,6 +21,8 @@ from aioinformer.controller.shards.lease import (
 from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from aioinformer.controller.shards.timing import ShardTiming
 
 __all__ = ["GroupView", "SeenMember"]
@@ -83,8 +85,14 @@ class GroupView:
 
     # ------------------------------------------------------------ changes
 
-    def listed(self, now: float) -> None:
-        """Record that a list is complete: what it did not show is absent."""
+    def listed(self, now: float, working: Collection[int] = ()) -> None:
+        """Record that a list is complete: what it did not show is absent.
+
+        Args:
+            now: Current time.
+            working: Ranges in work. What is known of their fences by an answer alone
+                stays, as the watch shows soon whether it is so.
+        """
         self.synced = True
         self.since = now
         members = [it.lease for it in self.members.values()]
@@ -92,8 +100,13 @@ class GroupView:
         self.wait = max([self._timing.lease_duration, *(it.seconds for it in leases)])
         self.absent = [now] * self._ranges
         self._unknown.clear()
-        if self.group is None:
-            self.written.pop(self._group_name, None)  # it was deleted before the list
+        self.written = {
+            name: it
+            for name, it in self.written.items()
+            if it.role is Role.MEMBER
+            or it.index in working
+            or self.shown(it) is not None
+        }
 
     def see(self, lease: ShardLease, now: float) -> None:
         """Record a Lease."""
@@ -155,6 +168,10 @@ class GroupView:
         written = self.written.get(lease.name)
         if written is not None and written.version == lease.version:
             del self.written[lease.name]
+
+    def not_shown(self, index: int) -> None:
+        """Record that a list has skipped the deletion of a fence."""
+        self.written.pop(fence_name(self._group_name, index), None)
 
     def forget(self, name: str, now: float) -> int | None:
         """Record that a Lease was deleted, and return the index of a fence."""

@@ -600,6 +600,48 @@ def test_group_lease_that_is_deleted_before_a_list_is_created_again() -> None:
     assert driver.member.held == {0, 1}
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_range_whose_fence_a_list_does_not_show_is_taken_again(lost: bool) -> None:
+    driver = alone()
+    driver.shows = False
+    driver.server.delete("sites-range-01")
+    driver.watch()
+    driver.run(0.2)
+    assert driver.fence(1) is not None  # created again, and answered
+    driver.server.delete("sites-range-01")
+    driver.relist()
+    if lost:
+        driver.run(15)
+        assert state_of(driver) is MemberState.JOINING
+
+    driver.shows = True
+    driver.run(5)
+    assert Cancel(1) in driver.told[-3:]  # the watch has shown that it is not there
+    driver.run(60)
+    assert driver.member.held == {0, 1}
+
+
+def test_created_fence_that_a_list_does_not_show_is_created_again() -> None:
+    server = LeaseServer()
+    put(server, Role.GROUP, "b")  # not a new group
+    put(server, Role.FENCE, index=0)
+    driver = Driver(server)
+    while True:
+        driver.now += 0.1
+        driver.step()
+        driver.answer()
+        if driver.fence(1) is not None:
+            break
+
+        driver.watch()
+
+    driver.server.delete("sites-range-01")
+    driver.relist()
+    driver.shows = True
+    driver.run(60)
+    assert driver.member.held == {0, 1}
+
+
 def alone_without_a_fence() -> tuple[Driver, float]:
     """Return a member whose fence was deleted and is not answered, and its deadline."""
     driver = alone()
