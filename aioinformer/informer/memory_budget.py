@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.compression import check_compression
@@ -45,21 +46,33 @@ class MemoryBudget:
             objects, from then on also of new ones.
 
     Attributes:
-        limit: Limit in bytes.
+        limit: Same as the argument.
         drop_managed_fields: Same as the argument.
 
     Raises:
-        OptionsError: If the limit is malformed or below 1 MiB, a share is above 100 %,
-            or the package is not installed.
+        OptionsError: If the limit is malformed or below 1 MiB, a share is above 100 % or
+            not supported on this system, or the package is not installed.
     """
 
-    limit: int
+    limit: int | str
     drop_managed_fields: bool = False
 
     def __init__(self, limit: int | str, *, drop_managed_fields: bool = False) -> None:
         check_compression("zstd", "memory_budget=")
-        object.__setattr__(self, "limit", _bytes_of(limit))
+        if _share_of(limit) is None:
+            _bytes_of(limit)
+        elif not hasattr(os, "sysconf"):
+            raise OptionsError(
+                f"a memory budget of {limit!r} is not supported on this system: pass bytes"
+            )
+
+        object.__setattr__(self, "limit", limit)
         object.__setattr__(self, "drop_managed_fields", drop_managed_fields)
+
+    def read(self) -> int:
+        """Return the limit in bytes. For a share, this reads files: call it in a thread."""
+        share = _share_of(self.limit)
+        return _bytes_of(self.limit) if share is None else int(share * memory_limit())
 
     @staticmethod
     def of(value: MemoryBudget | int | str | None) -> MemoryBudget | None:
@@ -75,7 +88,7 @@ class MemoryStatus:
     """Memory of the stores of a factory with a `MemoryBudget`, at one moment."""
 
     limit: int
-    """Limit in bytes."""
+    """Limit in bytes; 0 for a share before the factory runs."""
 
     held: int
     """Bytes that the stores take."""
@@ -93,23 +106,26 @@ class MemoryStatus:
     """True while the stores take more than the limit, although everything was done."""
 
     def __str__(self) -> str:
-        share = round(100 * self.held / self.limit)
+        share = round(100 * self.held / self.limit) if self.limit else 0
         text = f"{share} % of {self.limit / 2**20:,.0f} MiB"
         return f"{text}, {self.compressed:,} of {self.objects:,} objects compressed"
 
 
-def _bytes_of(limit: Any) -> int:
+def _share_of(limit: object) -> float | None:
+    """Return the share that a limit is, or None if it is none."""
+    match = _SHARE.fullmatch(limit.strip()) if isinstance(limit, str) else None
+    share = float(match[1]) / 100 if match else 0.0
+    return share if 0 < share <= 1 else None
+
+
+def _bytes_of(limit: object) -> int:
     found: float | None = None
     if isinstance(limit, int) and not isinstance(limit, bool):
         found = limit
-    elif isinstance(limit, str):
-        if match := _SHARE.fullmatch(limit.strip()):
-            share = float(match[1])
-            found = memory_limit() * share / 100 if 0 < share <= 100 else None
-        elif match := _SIZE.fullmatch(limit.strip()):
-            unit = match[2] or ""
-            base = 1024 if unit.endswith("i") else 1000
-            found = float(match[1]) * base ** _POWERS[unit[:1].upper()]
+    elif isinstance(limit, str) and (match := _SIZE.fullmatch(limit.strip())):
+        unit = match[2] or ""
+        base = 1024 if unit.endswith("i") else 1000
+        found = float(match[1]) * base ** _POWERS[unit[:1].upper()]
 
     if found is None:
         raise OptionsError(
@@ -129,26 +145,13 @@ def memory_limit(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
     Args:
         proc: Where the process file system is mounted.
         cgroups: Where control groups are mounted, of version 1 or 2.
-
-    Raises:
-        OptionsError: If the system does not tell.
     """
     limits = [
         int(text)
         for path in _limit_files(proc, cgroups)
         if (text := _read(path)).isdecimal()
     ]
-    if match := re.search(
-        r"^MemTotal:\s*(\d+) kB", _read(proc / "meminfo"), re.MULTILINE
-    ):
-        limits.append(int(match[1]) * 1024)
-
-    if not limits:
-        raise OptionsError(
-            "a share of the memory needs Linux, as /proc/meminfo has it: pass bytes"
-        )
-
-    return min(limits)
+    return min([*limits, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")])
 
 
 def _limit_files(proc: Path, cgroups: Path) -> list[Path]:

@@ -193,11 +193,8 @@ class SharedInformer:
         self._transformer = Transformer(self._reporter)
         self._transformer.function = transform
         self._limiter = limiter
-        self._compressor = (
-            BodyCompressor(compression, name)
-            if limiter is None or compression is not None
-            else BodyCompressor("zstd", name, on_demand=True)
-        )
+        on_demand = limiter is not None
+        self._compressor = BodyCompressor(compression, name, on_demand=on_demand)
         self._processor = Processor()
         list_watches = sources_of(source)
         pipeline = partial(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import random
 import tracemalloc
 from collections import deque
@@ -464,20 +465,20 @@ def test_budget_that_makes_no_sense_is_refused() -> None:
     ],
 )
 def test_limits_are_written_as_in_manifests(limit: int | str, expected: int) -> None:
-    assert MemoryBudget(limit).limit == expected
+    assert MemoryBudget(limit).read() == expected
 
 
 def test_limit_of_the_process_is_the_lowest_of_its_cgroups(tmp_path: Path) -> None:
     proc, cgroups = tmp_path / "proc", tmp_path / "cgroup"
     (proc / "self").mkdir(parents=True)
-    (proc / "meminfo").write_text("MemFree: 1 kB\nMemTotal:   8000 kB\n")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     folder = cgroups / "kubepods" / "pod1"
     folder.mkdir(parents=True)
-    assert memory_limit(proc, cgroups) == 8000 * 1024
+    assert memory_limit(proc, cgroups) == memory
 
     (proc / "self" / "cgroup").write_text("0::/kubepods/pod1\n")
     (folder / "memory.max").write_text("max\n")
-    assert memory_limit(proc, cgroups) == 8000 * 1024
+    assert memory_limit(proc, cgroups) == memory
     (cgroups / "kubepods" / "memory.max").write_text("5000\n")
     assert memory_limit(proc, cgroups) == 5000
 
@@ -487,5 +488,15 @@ def test_limit_of_the_process_is_the_lowest_of_its_cgroups(tmp_path: Path) -> No
     (cgroups / "memory" / "memory.limit_in_bytes").write_text("4000\n")
     assert memory_limit(proc, cgroups) == 4000
 
-    with pytest.raises(OptionsError, match="needs Linux"):
-        memory_limit(tmp_path / "none", tmp_path / "none")
+
+async def test_share_is_read_when_the_factory_runs() -> None:
+    async with APIServer() as server:
+        factory = SharedInformerFactory(server.client(), memory_budget="50%")
+        pods = factory.informer("v1", "pods")
+        assert pods.status.memory is not None
+        assert pods.status.memory.limit == 0
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            await asyncio.sleep(1)
+            expected = await asyncio.to_thread(memory_limit) // 2
+            assert pods.status.memory.limit == expected

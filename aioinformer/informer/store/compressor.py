@@ -44,7 +44,8 @@ class BodyCompressor:
     Args:
         compression: Algorithm; None for no compression.
         name: Name of the informer in the log.
-        on_demand: True to compress nothing before `on` is set, and to note reads.
+        on_demand: True to compress nothing before `on` is set, and to note reads, unless
+            there is an algorithm.
 
     Raises:
         OptionsError: If the algorithm is unknown, or its package is not installed.
@@ -58,16 +59,17 @@ class BodyCompressor:
         on_demand: bool = False,
     ) -> None:
         check_compression(compression)
-        self.compression = compression
-        self.always: bool = compression is not None and not on_demand
+        self.always: bool = compression is not None
         """True if all bodies are compressed."""
+        on_demand = on_demand and not self.always
+        self.compression = "zstd" if on_demand else compression
         self.on: bool = self.always
         """True while new bodies are compressed."""
         self.strips: bool = False
         """True to drop managed fields of bodies that are compressed."""
         self.reads: deque[str] | None = deque(maxlen=_READS) if on_demand else None
         """Keys of objects whose compressed bodies were read, with `on_demand`."""
-        self.waits: bool = compression is not None
+        self.waits: bool = self.compression is not None
         """True until `begin()` has trained the first dictionary."""
         self.due: bool = False
         """True if `renew()` has to train another dictionary."""

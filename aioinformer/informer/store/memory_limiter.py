@@ -13,6 +13,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from aioinformer._tasks import in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.informer.memory_budget import MemoryStatus
@@ -71,6 +72,8 @@ class MemoryLimiter:
     def __init__(self, budget: MemoryBudget) -> None:
         self.held: int = 0
         self._budget = budget
+        # Bytes; for a share, infinite until `run()` has read the memory of the machine.
+        self._limit = math.inf if "%" in str(budget.limit) else budget.read()
         self._stores: list[BudgetedStore] = []
         self._needed = asyncio.Event()
         # True while each new body is compressed at once.
@@ -87,7 +90,7 @@ class MemoryLimiter:
         """Return the state. May be called from any thread."""
         counts = [store.count for store in tuple(self._stores)]
         return MemoryStatus(
-            limit=self._budget.limit,
+            limit=0 if math.isinf(self._limit) else int(self._limit),
             held=self.held,
             objects=sum(it.objects for it in counts),
             compressed=sum(it.compressed for it in counts),
@@ -112,9 +115,9 @@ class MemoryLimiter:
     def grew(self, by: int) -> None:
         """Record that a store takes so many bytes more, or less if that is negative."""
         self.held += by
-        if self.held > self._budget.limit * _FULL:
+        if self.held > self._limit * _FULL:
             self._pack(True)
-        elif self.held <= self._budget.limit * _LOW:
+        elif self.held <= self._limit * _LOW:
             self._pack(False)
 
         if self.is_short:
@@ -123,13 +126,13 @@ class MemoryLimiter:
     @property
     def is_short(self) -> bool:
         """True while the stores should become smaller."""
-        return self.held > self._budget.limit * _HIGH
+        return self.held > self._limit * _HIGH
 
     @property
     def _exceeded(self) -> bool:
         """True while the stores alone take too much, without lists being received."""
         staged = sum(store.staged for store in self._stores)
-        return self.held - staged > self._budget.limit
+        return self.held - staged > self._limit
 
     def hurry(self) -> None:
         """Compress new bodies at once, until there is room again."""
@@ -155,6 +158,10 @@ class MemoryLimiter:
         Cancellation:
             Leaves them as they are.
         """
+        if math.isinf(self._limit):
+            self._limit = await in_thread(self._budget.read)
+            self.grew(0)
+
         while True:
             await self._wait()
             self._needed.clear()
@@ -181,7 +188,7 @@ class MemoryLimiter:
 
     async def _compress(self) -> None:
         """Compress the bodies that were not changed for the longest time."""
-        enough = self._budget.limit * _LOW
+        enough = self._limit * _LOW
         budget = LoopBudget.current()
         await budget.start()
         while self.held > enough and (store := self._coldest()) is not None:
@@ -237,7 +244,7 @@ class MemoryLimiter:
 
     async def _unpack(self) -> None:
         """Unpack compressed bodies that are read often, while there is room."""
-        room = self._budget.limit * _ROOM
+        room = self._limit * _ROOM
         budget = LoopBudget.current()
         await budget.start()
         for store in list(self._stores):
@@ -254,7 +261,7 @@ class MemoryLimiter:
     def _note(self) -> None:
         """Note whether the stores take too much, and log it if that has changed."""
         over = self._exceeded
-        if self.held <= self._budget.limit * _LOW:
+        if self.held <= self._limit * _LOW:
             self._measured = 0
 
         if over is self._over:
