@@ -282,7 +282,7 @@ def test_object_is_not_hashable() -> None:
 def broken() -> KubeObject:
     """Return an object with readable metadata and a malformed rest."""
     raw = written(pod("web-0", "shop", {"app": "web"}))
-    return ObjectDecoder(PODS).decode(raw.replace(b'"spec":{', b'"spec":{{'))
+    return ObjectDecoder(PODS).decode(raw.replace(b'"status":{', b'"status":{{'))
 
 
 @each_case(

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from json_helpers import keys, nested, styles, values, written
 
 from aioinformer.errors import DecodeError, OptionsError
+from aioinformer.model import paths
 from aioinformer.model.paths import Path, path_reader, steps_of
+from aioinformer_apiserver.schema.openapi_schema import definitions
 
 BODY = {
     "kind": "Pod",
@@ -230,6 +232,126 @@ def test_path_reader_skips_text_before_path() -> None:
     assert path_reader("status.phase")(raw) == "Failed"
     with pytest.raises(DecodeError):
         path_reader("metadata.odd")(raw)
+
+
+# ---------------------------------------------------------------- the end of a spec
+
+# Text of a body from the spec to the status. Servers do not write all of it: keys are
+# repeated at other levels, and the status is absent, null, or not the last field.
+LOOK_ALIKE = ',"nodeName":"forged"},"status":{"phase":"forged"}}'
+INNER = {"a": {}, "nodeName": "inner", "status": {"phase": "inner"}, "z": {}}
+inner_fields: dict[str, st.SearchStrategy[Any]] = {
+    "nodeName": st.sampled_from(["n", 'n","nodeName":"x', None, INNER, ["n"], 1]),
+    "phase": st.sampled_from(["Running", LOOK_ALIKE, None, INNER]),
+    "status": st.sampled_from([INNER, {}, "True", None]),
+    "spec": st.sampled_from([INNER, {"spec": INNER}, {}]),
+    "text": st.sampled_from([LOOK_ALIKE, 'a\\"', "\\", '{"nodeName":', "x" * 2_500]),
+    "items": st.sampled_from([[INNER], [INNER, {"nodeName": "n"}], [], [[{}]]]),
+    "last": st.sampled_from([INNER, {}]),
+}
+metadata_of_pods = st.fixed_dictionaries(
+    {"name": st.just("web-0")},
+    optional={
+        "annotations": st.dictionaries(
+            st.sampled_from(["nodeName", "status", "a"]),
+            st.sampled_from([LOOK_ALIKE, "x" * 600, "{", "}}"]),
+        ),
+        "managedFields": st.just(
+            [{"fieldsV1": {"f:spec": {"f:nodeName": {}, 'k:{"nodeName":"a"}': {}}}}]
+        ),
+        "ownerReferences": st.just([{"nodeName": "n", "status": {"phase": "x"}}]),
+    },
+)
+
+
+@st.composite
+def parts_of_pods(draw: st.DrawFn) -> dict[str, Any]:
+    """Return some of these fields, in any order."""
+    names = draw(st.lists(st.sampled_from(sorted(inner_fields)), unique=True))
+    return {name: draw(inner_fields[name]) for name in names}
+
+
+@given(data=st.data(), style=styles)
+@settings(max_examples=400)
+def test_path_reader_reads_end_of_spec_like_whole_body(
+    data: st.DataObject, style: str
+) -> None:
+    part = parts_of_pods() | st.none()
+    order = data.draw(st.permutations(["metadata", "spec", "status", "other"]))
+    if data.draw(st.booleans()):
+        order = ["metadata", "spec", "status"]
+
+    body: dict[str, Any] = {
+        "apiVersion": data.draw(st.sampled_from(["v1", "example.com/v1"])),
+        "kind": "Pod",
+    }
+    for field in order:
+        if field == "metadata":
+            body[field] = data.draw(metadata_of_pods)
+        elif data.draw(st.integers(0, 4)):
+            body[field] = data.draw(part)
+
+    if body["apiVersion"] == "v1":
+        body.pop("other", None)  # no Pod has it
+
+    raw = written(body, style)
+    for path in (
+        "spec.nodeName",
+        "spec.nodeName.nodeName",
+        "spec.items.1.nodeName",
+        "spec.status.phase",
+        "spec.spec.nodeName",
+        "spec.last",
+        "spec.text",
+        "status.phase",
+        "status.nodeName",
+        "status.last.status",
+    ):
+        assert path_reader(path)(raw) == walked(json.loads(raw), steps_of(path))
+
+
+def test_path_reader_ignores_key_that_ends_like_path() -> None:
+    """Such a key has an escaped quote in front of the name."""
+    spec = {"a": 1, 'k"nodeName': "other"}
+    metadata = {"note": "x" * 600}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    assert path_reader("spec.nodeName")(written({**body, "status": {}})) is None
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Unknown"])
+def test_path_reader_decodes_only_end_of_body_of_known_kind(kind: str) -> None:
+    """Skipped text is not checked."""
+    odd = {"metadata": {"note": "x" * 600}, "spec": {"odd": "?", "nodeName": "a"}}
+    raw = written({"apiVersion": "v1", "kind": kind, **odd, "status": {"phase": "b"}})
+    raw = raw.replace(b'"?"', b"?")
+
+    if kind == "Pod":
+        assert path_reader("spec.nodeName")(raw) == "a"
+    else:
+        with pytest.raises(DecodeError):
+            path_reader("spec.nodeName")(raw)
+
+
+def test_kinds_with_spec_and_status_have_no_other_fields() -> None:
+    """Checked against the schemas of a real server."""
+    schemas = {
+        (f"{it['group']}/".lstrip("/") + it["version"], it["kind"]): schema
+        for schema in definitions().values()
+        for it in schema.get("x-kubernetes-group-version-kind", ())
+    }
+    known = {
+        (version, kind)
+        for version, kinds in paths._SPEC_AND_STATUS.items()
+        for kind in kinds.split()
+    }
+    fields = {"apiVersion", "kind", "metadata", "spec", "status"}
+
+    assert [it for it in known if set(schemas[it]["properties"]) != fields] == []
+    assert set(definitions()[METADATA]["properties"]) == paths._FIELDS_OF_METADATA
+
+
+METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def test_path_reader_is_compiled_once() -> None:
