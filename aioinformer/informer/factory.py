@@ -100,8 +100,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             `status.cache` says why. Requires the `shared` extra. None to keep all
             objects in memory.
         memory_budget: Limit of the memory of all stores of this factory: bytes, a text
-            such as `"2GiB"` or `"50%"`, or a `MemoryBudget`. Near it, bodies that are
-            not in use are compressed. Objects on disk do not count. None for no limit.
+            such as `"2GiB"` or `"50%"`, or a `MemoryBudget`. Near it, bodies that have
+            not changed for the longest time are compressed. Objects on disk do not count. None for no limit.
 
     Raises:
         OptionsError: If the client, a namespace, a period, `cache_dir` or

@@ -27,8 +27,8 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 class MemoryBudget:
     """Limit of the memory that the stores of a factory take.
 
-    Below it, bodies stay as they are. Near it, the bodies that were neither changed nor
-    read lately are compressed, as with `compression="zstd"`. If that is not enough, all
+    Below it, bodies stay as they are. Near it, the bodies that have not changed for the
+    longest time are compressed, as with `compression="zstd"`. If that is not enough, all
     bodies are, dictionaries are trained anew, and managed fields are dropped if that is
     allowed. If even that is not enough, `InformerStatus.memory` says so, and all objects
     stay.
@@ -134,7 +134,10 @@ def _bytes_of(limit: object) -> int:
         )
 
     if found < _LEAST:
-        raise OptionsError(f"a memory budget must be at least 1 MiB, not {limit!r}")
+        raise OptionsError(
+            f"a memory budget must be at least 1 MiB, not {limit!r}; a share is written "
+            "as '50%'"
+        )
 
     return int(found)
 

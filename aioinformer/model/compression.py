@@ -9,13 +9,14 @@ it, so owners of a body also keep its `Codec`.
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import islice
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from aioinformer.errors import InternalError, OptionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     import zstandard
 
@@ -219,7 +220,7 @@ class Compressor:
         return memoryview(packed).tobytes()
 
 
-def train(bodies: Sequence[bytes]) -> Compressor:
+def train(bodies: Iterable[bytes]) -> Compressor:
     """Create a compressor for bodies like these.
 
     Takes about 40 milliseconds for 500 pods, most of them without holding the GIL: call
@@ -232,7 +233,8 @@ def train(bodies: Sequence[bytes]) -> Compressor:
     Raises:
         OptionsError: If the package is not installed.
     """
-    samples = [it[:_SAMPLE_BYTES] for it in bodies if len(it) >= LEAST_BODY][:SAMPLES]
+    large = (it[:_SAMPLE_BYTES] for it in bodies if len(it) >= LEAST_BODY)
+    samples = list(islice(large, SAMPLES))
     held_out = samples[::_HELD_OUT]
     dictionary = _dictionary(samples) if len(samples) >= LEAST_SAMPLES else b""
     compressor = Compressor(dictionary, len(samples) if dictionary else 0)

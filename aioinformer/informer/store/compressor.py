@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aioinformer._tasks import in_thread
 from aioinformer._user_code import guarded_logger
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     from aioinformer.model.compression import Compression
 
-__all__ = ["WINDOW", "WORSE", "BodyCompressor", "CompressionFit"]
+__all__ = ["WINDOW", "WORSE", "BodyCompressor", "CompressionFit", "uncompressed"]
+
+T = TypeVar("T")
 
 
 logger: Final = guarded_logger(__name__)
@@ -67,7 +69,9 @@ class BodyCompressor:
         """True while new bodies are compressed."""
         self.strips: bool = False
         """True to drop managed fields of bodies that are compressed."""
-        self.reads: deque[str] | None = deque(maxlen=_READS) if on_demand else None
+        self.reads: deque[str] | None = (
+            deque(maxlen=_NOTED_READS) if on_demand else None
+        )
         """Keys of objects whose compressed bodies were read, with `on_demand`."""
         self.waits: bool = self.compression is not None
         """True until `begin()` has trained the first dictionary."""
@@ -189,29 +193,30 @@ class BodyCompressor:
         Cancellation:
             Safe: call it again.
         """
+        if len(objects) < LEAST_SAMPLES:
+            return False
+
         async with self._turn:
-            trained = await self._trained(objects)
-            before = sum(len(obj.raw) for obj in objects)
-            now = sum(len(obj.body) for obj in objects)
-            if trained.share * before > _BETTER * now:
+            trained = await self._in_thread(_train_on, objects)
+            if not await self._in_thread(_is_better, trained, objects[::_COMPARED]):
                 return False
 
             self._use(trained)
             return True
 
     async def _train(self, objects: list[KubeObject]) -> None:
-        self._use(await self._trained(objects))
+        self._use(await self._in_thread(_train_on, objects))
 
-    async def _trained(self, objects: list[KubeObject]) -> Compressor:
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         try:
-            return await in_thread(functools.partial(_trained, objects))
+            return await in_thread(functools.partial(function, *arguments))
         except OSError as exc:  # blocking for about 40 ms is better than failing
             logger.warning(
                 "%s: cannot start a thread, training the dictionary in the event loop: %s",
                 self._name,
                 exc,
             )
-            return _trained(objects)
+            return function(*arguments)
 
     def _use(self, trained: Compressor) -> None:
         self._compressor, self._context = trained, None
@@ -225,9 +230,36 @@ class BodyCompressor:
         )
 
 
-def _trained(objects: list[KubeObject]) -> Compressor:
+def _train_on(objects: list[KubeObject]) -> Compressor:
     """Read the samples and train; called in a thread."""
-    return train([obj.raw for obj in objects])
+    return train(uncompressed(obj).body for obj in objects)
+
+
+def _is_better(compressor: Compressor, objects: list[KubeObject]) -> bool:
+    """Return True if a compressor leaves much less of some objects; called in a thread."""
+    now = sum(len(obj.body) for obj in objects)
+    bodies = (uncompressed(obj).body for obj in objects)
+    return sum(len(compressor.pack(it) or it) for it in bodies) < _BETTER * now
+
+
+def uncompressed(obj: KubeObject) -> KubeObject:
+    """Return an object with its JSON as its body. That does not count as a read.
+
+    Raises:
+        InternalError: If the compressed body is damaged.
+    """
+    codec = obj.context.codec
+    if codec is None:
+        return obj
+
+    return KubeObject(
+        codec.read(obj.body, f"object {obj.key!r}"),
+        obj.key,
+        obj.uid,
+        obj.resource_version,
+        obj.label_set,
+        obj.context.plain,
+    )
 
 
 def _stripped(obj: KubeObject) -> KubeObject:
@@ -242,7 +274,11 @@ _BETTER: Final = 0.9
 """Part of the size that a new dictionary may leave, to be used for all objects."""
 
 
-_READS: Final = 4096
+_COMPARED: Final = 10
+"""One of so many samples is compressed to see whether a new dictionary is better."""
+
+
+_NOTED_READS: Final = 4096
 """Latest reads that are noted."""
 
 

@@ -1,8 +1,9 @@
 """`MemoryLimiter`: keeps the stores of a factory within a `MemoryBudget`.
 
 All changes of a store are small steps of one object each, in the loop's budget: an
-object is replaced by an equal one whose body is compressed, or not. No notification
-tells, as nothing has changed.
+object is replaced by an equal one whose body is compressed, or unpacked again. Handlers
+get no notification, as nothing has changed. While a list is received for a store, its
+objects stay as they are: the list refers to those that it shows unchanged.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from aioinformer._tasks import in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
+from aioinformer.errors import InternalError
 from aioinformer.informer.memory_budget import MemoryStatus
+from aioinformer.informer.store.compressor import uncompressed
 from aioinformer.informer.store.stored_bytes import OBJECT_BYTES
 from aioinformer.model.compression import SAMPLES
-from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.memory_budget import MemoryBudget
     from aioinformer.informer.store.compressor import BodyCompressor
     from aioinformer.informer.store.stored_bytes import StoredBytes
+    from aioinformer.model.objects import KubeObject
 
 __all__ = ["BudgetedStore", "MemoryLimiter"]
 
@@ -52,10 +55,13 @@ _GROWTH: Final = 1.1
 _INDEX_BYTES: Final = 130
 """Bytes of an object in one more index, as measured by tracemalloc."""
 
+_ORDER_BYTES: Final = 115
+"""Bytes of an object in the order of changes, as measured by tracemalloc."""
+
 _AT_ONCE: Final = 16
 """Objects that are compressed before another store is looked for."""
 
-_READS: Final = 2
+_OFTEN: Final = 2
 """Reads of a compressed body within a second after which it is unpacked."""
 
 
@@ -78,7 +84,7 @@ class MemoryLimiter:
         self._needed = asyncio.Event()
         # True while each new body is compressed at once.
         self._packs = False
-        # Bytes after the last measure beyond `COMPRESS`; 0 if there was none.
+        # Bytes after the last measures beyond compression; 0 if there were none.
         self._measured = 0
         self._over = False
         self._drops = False
@@ -104,15 +110,15 @@ class MemoryLimiter:
         """Count a store from now on."""
         self._stores.append(store)
         store.compressor.strips = self._drops
-        store.compressor.on = self._packs or store.always
+        store.compressor.on = self._packs or store.compressor.always
 
     def leave(self, store: BudgetedStore) -> None:
         """Count a store no more."""
         self._stores.remove(store)
-        self.held -= store.told
-        store.told = 0
+        self.held -= store.reported
+        store.reported = 0
 
-    def grew(self, by: int) -> None:
+    def changed(self, by: int) -> None:
         """Record that a store takes so many bytes more, or less if that is negative."""
         self.held += by
         if self.held > self._limit * _FULL:
@@ -122,6 +128,10 @@ class MemoryLimiter:
 
         if self.is_short:
             self._needed.set()
+
+    def pack(self) -> None:
+        """Compress new bodies at once, until there is room again."""
+        self._pack(True)
 
     @property
     def is_short(self) -> bool:
@@ -134,21 +144,12 @@ class MemoryLimiter:
         staged = sum(store.staged for store in self._stores)
         return self.held - staged > self._limit
 
-    def hurry(self) -> None:
-        """Compress new bodies at once, until there is room again."""
-        self._pack(True)
-        self._needed.set()
-
-    def listed(self) -> None:
-        """Record that a list has replaced a store: measures may help again."""
-        self._measured = 0
-
     def _pack(self, on: bool) -> None:
         on = on or self._drops
         if on is not self._packs:
             self._packs = on
             for store in self._stores:
-                store.compressor.on = on or store.always
+                store.compressor.on = on or store.compressor.always
 
     # ------------------------------------------------------------ measures
 
@@ -160,7 +161,7 @@ class MemoryLimiter:
         """
         if math.isinf(self._limit):
             self._limit = await in_thread(self._budget.read)
-            self.grew(0)
+            self.changed(0)
 
         while True:
             await self._wait()
@@ -168,7 +169,7 @@ class MemoryLimiter:
             if self.is_short:
                 await self._compress()
                 if self._exceeded:
-                    await self._do_more()
+                    await self._reduce_further()
             else:
                 await self._unpack()
 
@@ -209,13 +210,16 @@ class MemoryLimiter:
         stores = [it for it in self._stores if it.count.plain and not it.busy]
         return min(stores, key=BudgetedStore.coldest, default=None)
 
-    async def _do_more(self) -> None:
+    async def _reduce_further(self) -> None:
         """Take the measures that cost more than compression, one after the other."""
         if self.held < self._measured * _GROWTH:
             return  # they were taken, and it has hardly grown since
 
+        if any(store.busy for store in self._stores):
+            return  # the list that is received may have fewer objects
+
         for store in list(self._stores):
-            if await store.compressor.train_again(store.samples()):
+            if await store.train_again():
                 await self._repack(store)
 
         if self._exceeded and self._budget.drop_managed_fields:
@@ -225,7 +229,7 @@ class MemoryLimiter:
                 )
 
             self._drops = True
-            for store in list(self._stores):
+            for store in [it for it in self._stores if not it.compressor.strips]:
                 store.compressor.strips = True
                 await self._repack(store)
 
@@ -290,8 +294,7 @@ class BudgetedStore:
         changing: Function that returns True while the store is being replaced.
 
     Attributes:
-        always: True if all bodies are compressed, whatever the budget.
-        told: Bytes that the limiter knows of.
+        reported: Bytes that the limiter knows of.
         staged: Bytes of the list that is being received.
     """
 
@@ -306,8 +309,7 @@ class BudgetedStore:
     ) -> None:
         self.compressor = compressor
         self.count = count
-        self.always: bool = compressor.always
-        self.told: int = 0
+        self.reported: int = 0
         self.staged: int = 0
         self._limiter = limiter
         self._indexer = indexer
@@ -333,15 +335,10 @@ class BudgetedStore:
         indexes = _INDEX_BYTES * (len(self._indexer.contents.indexes) - 1)
         count = self.count
         now = count.held + count.objects * (OBJECT_BYTES + indexes) + self.staged
-        if by := now - self.told:
-            self.told = now
-            self._limiter.grew(by)
-
-    def listed(self) -> None:
-        """Record that a list has replaced the store, and was counted."""
-        self.staged = 0
-        self._limiter.listed()
-        self.settle()
+        now += _ORDER_BYTES * len(count.plain or ())
+        if by := now - self.reported:
+            self.reported = now
+            self._limiter.changed(by)
 
     def received(self, staged: int) -> None:
         """Record the bytes of the list that is being received.
@@ -350,8 +347,8 @@ class BudgetedStore:
         """
         self.staged = staged
         self.settle()
-        if self._limiter.is_short:
-            self._limiter.hurry()
+        if staged and self._limiter.is_short:
+            self._limiter.pack()
 
     # ------------------------------------------------------------ bodies
 
@@ -365,6 +362,13 @@ class BudgetedStore:
         stored = self._stored()
         return list(islice(stored.values(), 0, None, max(1, len(stored) // SAMPLES)))
 
+    async def train_again(self) -> bool:
+        """Train another dictionary, and return True if it is better than the last one."""
+        try:
+            return await self.compressor.train_again(self.samples())
+        except InternalError:
+            return False  # who reads the damaged body gets the error
+
     def all_keys(self) -> list[str]:
         """Return the keys of all objects."""
         return list(self._stored())
@@ -376,19 +380,19 @@ class BudgetedStore:
             key, _ = plain.popitem(last=False)  # also if it cannot become smaller
             obj = self._stored().get(key)
             if obj is not None:
-                self._replace(obj, self.compressor.pack(obj))
+                self._replace(key, self.compressor.pack(obj))
 
     def repack(self, key: str) -> None:
         """Compress a body again, with the newest dictionary."""
-        obj = self._stored().get(key)
-        if obj is not None and not self.busy:
-            self._replace(obj, self.compressor.pack(_unpacked(obj)))
+        obj = self._plain(key)
+        if obj is not None:
+            self._replace(key, self.compressor.pack(obj))
 
     def unpack(self, key: str) -> None:
         """Store a body as it is."""
-        obj = self._stored().get(key)
-        if obj is not None and not self.busy and obj.context.codec is not None:
-            self._replace(obj, _unpacked(obj))
+        obj = self._plain(key)
+        if obj is not None:
+            self._replace(key, obj)
 
     def often_read(self) -> list[str]:
         """Return the keys of compressed bodies that were read often since the last call."""
@@ -397,27 +401,24 @@ class BudgetedStore:
             return []
 
         times = Counter(reads.popleft() for _ in range(len(reads)))
-        return [key for key, number in times.items() if number >= _READS]
+        return [key for key, number in times.items() if number >= _OFTEN]
 
-    def _replace(self, old: KubeObject, new: KubeObject) -> None:
+    def _plain(self, key: str) -> KubeObject | None:
+        """Return a stored object with its JSON; None if it is gone or unreadable."""
+        obj = self._stored().get(key)
+        if obj is None or self.busy:
+            return None
+
+        try:
+            return uncompressed(obj)
+        except InternalError:
+            return None  # who reads the damaged body gets the error
+
+    def _replace(self, key: str, new: KubeObject) -> None:
+        contents, old = self._indexer.contents, self._stored()[key]
         if new is not old:
-            contents = self._indexer.contents
             with contents.step():
-                contents.keep(new.key, new, contents)
+                contents.keep(key, new, contents)
 
             self.count.changed(old, new)
             self.settle()
-
-
-def _unpacked(obj: KubeObject) -> KubeObject:
-    if obj.context.codec is None:
-        return obj
-
-    return KubeObject(
-        obj.raw,
-        obj.key,
-        obj.uid,
-        obj.resource_version,
-        obj.label_set,
-        obj.context.plain,
-    )

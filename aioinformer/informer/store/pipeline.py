@@ -101,8 +101,8 @@ class Pipeline:
         queue: Queue between reflector and store. None for a `DeltaFIFO`.
         waiters: Waiters for states of the store, woken in the step that changes it.
         compressor: Compressor of stored bodies.
-        limiter: Limiter of the memory of a factory; None for no limit.
         metrics: Sink of measurements; see `StoreMetrics`.
+        limiter: Limiter of the memory of a factory; None for no limit.
         name: Name in the log.
         namespace: Namespace of all objects, if the store is shared with others. A list
             then replaces the objects of this namespace. The others are copied, in
@@ -121,8 +121,8 @@ class Pipeline:
         waiters: StoreWaiters | None = None,
         compressor: BodyCompressor | None = None,
         metrics: MetricsSink = NULL_SINK,
-        limiter: MemoryLimiter | None = None,
         *,
+        limiter: MemoryLimiter | None = None,
         name: str = "informer",
         namespace: str = "",
         shared: SharedStore | None = None,
@@ -585,7 +585,7 @@ class Pipeline:
         if self._shared is not None:
             apply = partial(self._apply_exclusively, self._shared)
 
-        await self._limit()
+        await self._join_limiter()
         try:
             while True:
                 if self.metrics is None and self._sink.enabled:
@@ -608,7 +608,7 @@ class Pipeline:
         if self._version is not None and self.metrics is None:
             self._fifo.feed([], self._version)
 
-    async def _limit(self) -> None:
+    async def _join_limiter(self) -> None:
         """Join the limiter of the factory, unless the store is on disk."""
         if self._limiter is None or not isinstance(self._current(), dict):
             return
@@ -621,9 +621,14 @@ class Pipeline:
             self._compressor,
             self.bytes,
             self._current,
-            lambda: self._shared is not None and self._shared.lock.locked(),
+            self._is_changing,
         )
         self._memory.join()
+
+    def _is_changing(self) -> bool:
+        """Return True while a list is received that refers to stored objects."""
+        received = self._staged is not None or self._committed is not None
+        return received or (self._shared is not None and self._shared.lock.locked())
 
     async def _count(self) -> None:
         """Count the stored objects, unless they are counted already, or on disk."""
@@ -631,7 +636,7 @@ class Pipeline:
         if isinstance(stored, dict) and not (self.bytes and self.bytes.counted):
             self.bytes = self.bytes or StoredBytes()
             # Other pipelines of the store may replace the mapping meanwhile.
-            await self.bytes.listed(list(stored.values()))
+            await self.bytes.listed(dict(stored), {})
 
     async def _apply_exclusively(self, shared: SharedStore, budget: LoopBudget) -> None:
         """Apply a part of the queue, while no other pipeline changes the store."""
@@ -841,9 +846,9 @@ class Pipeline:
         self._confirmed()
         self._waiters.applied(self._version_in)
         if self.bytes is not None and isinstance(now, dict):  # not on disk
-            await self.bytes.listed(now.values())
+            await self.bytes.listed(now, before)
             if self._memory is not None:
-                self._memory.listed()
+                self._memory.received(0)
 
         freeing = old.release()
         del old, before

@@ -10,7 +10,7 @@ from aioinformer.budget import LoopBudget
 from aioinformer.model.compression import LEAST_BODY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
     from aioinformer.model.objects import KubeObject
 
@@ -70,23 +70,37 @@ class StoredBytes:
         if self.plain is not None:
             self._order(old, new, self.plain)
 
-    async def listed(self, objects: Collection[KubeObject]) -> None:
+    async def listed(
+        self, now: Mapping[str, KubeObject], before: Mapping[str, KubeObject]
+    ) -> None:
         """Count all stored objects, in slices.
 
         No change may be applied meanwhile.
 
+        Args:
+            now: Stored objects.
+            before: Objects that a list has replaced.
+
         Cancellation:
-            Leaves the count as it was before.
+            Leaves the bytes as they were before.
         """
-        count = StoredBytes(ordered=self.plain is not None)
+        count, plain = StoredBytes(), self.plain
         budget = LoopBudget.current()
         self.counting = True
         try:
             await budget.start()
-            for obj in objects:
+            if plain is not None:
+                for key in before:
+                    if key not in now:
+                        plain.pop(key, None)
+
+                    if budget.over():
+                        await budget.start()
+
+            for obj in now.values():
                 count._add(obj, 1)
-                if count.plain is not None:
-                    count._order(None, obj, count.plain)
+                if plain is not None and before.get(obj.key) is not obj:
+                    self._order(obj, obj, plain)
 
                 if budget.over():
                     await budget.start()
@@ -96,7 +110,6 @@ class StoredBytes:
         budget.end()
         self.held, self.json = count.held, count.json
         self.objects, self.compressed = count.objects, count.compressed
-        self.plain = count.plain
         self.counted = True
 
     def _add(self, obj: KubeObject, times: int) -> None:
