@@ -125,7 +125,7 @@ def once(
         yield "resident", "GiB", synced["resident"] / KIB_A_GIB
         yield "peak of the list", "GiB", synced["peak"] / KIB_A_GIB
 
-        app.send(("follow",))
+        _told(app, "follow")  # before the first event
         sent = _told(cluster, "events", sizes.rate, sizes.seconds)
         followed = _told(app, "followed", sent)
         yield "changes followed", "events/s", sent / followed["seconds"]

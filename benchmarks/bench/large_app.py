@@ -48,7 +48,7 @@ def run_large_app(
 
     It responds to each command, a tuple, when it is done: `("sync", objects)`,
     `("followed", changes)`, `("relist", objects)`, `("rest", seconds)`, and
-    `("digests",)` with those of all collections by name. `("follow",)` has no response.
+    `("digests",)` with those of all collections by name. The response to `("follow",)` is empty.
     The others are dictionaries: when it began and ended by `time.monotonic()`, seconds, CPU
     in percent of a core, memory and its peak in KiB, delays of changes in milliseconds.
 
@@ -75,9 +75,7 @@ async def _run(pipe: Connection, url: str, settings: Settings) -> None:
         pipe.send((runner.addresses[0][1], {"resident": resident()}))
         while True:
             command, *arguments = await asyncio.to_thread(pipe.recv)
-            answer = await getattr(app, command)(*arguments)
-            if answer is not None:
-                pipe.send(answer)
+            pipe.send(await getattr(app, command)(*arguments))
 
 
 class _App:
@@ -132,6 +130,7 @@ class _App:
                 await self._reached.wait()
 
         self._reached.clear()
+        self._count = 0
 
     # ------------------------------------------------------------ commands
 
@@ -148,10 +147,10 @@ class _App:
         assert found == objects, f"{found} objects, not {objects}"
         return began.until(time.monotonic())
 
-    async def follow(self) -> None:
+    async def follow(self) -> dict[str, Any]:
         """Begin to measure changes."""
-        self._count, self._delays = 0, []
         self._beginning = _Beginning()
+        return {}
 
     async def followed(self, changes: int) -> dict[str, Any]:
         """Wait for the last one of some changes."""
@@ -162,7 +161,6 @@ class _App:
     async def relist(self, objects: int) -> dict[str, Any]:
         """Wait until all objects have changed."""
         forget_peak()
-        self._count = 0
         began = _Beginning()
         await self._counted(objects)
         self._delays = []
