@@ -373,7 +373,7 @@ class ListSplitter:
         self.unreadable: list[str] = []
         """Keys of the unreadable items of this kind."""
 
-    def feed(self, chunk: bytes) -> list[KubeObject]:
+    def feed(self, chunk: bytes | memoryview) -> list[KubeObject]:
         """Take the next bytes; return the objects that are complete, in order.
 
         Raises:
@@ -401,7 +401,7 @@ class ListSplitter:
         self._check_head()
         return self._objects(map(memoryview, envelope.items or ()))
 
-    def _read_head(self, head: bytearray, chunk: bytes) -> bytes:
+    def _read_head(self, head: bytearray, chunk: bytes | memoryview) -> bytes:
         """Look for the start of the items; return the bytes after it."""
         looked_at = len(head)
         head += chunk

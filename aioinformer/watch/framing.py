@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -58,9 +58,8 @@ class LineFramer:
 # lists have items of a few KiB that start with the same key.
 _GUESSING_LIMIT: Final = 256 * 1024
 
-# Bytes to remember for a border that is split between two chunks. Borders have the
-# length of a key. A longer one is found once it is within a chunk.
-_BORDER_REACH: Final = 256
+# Bytes within which the first item must show how items begin: it is a type and a key.
+_BEGINNING_BYTES: Final = 512
 
 # The start of all items: their type if they name it, and the next key. Parts of an item
 # often start with a type as well (a managed field, an owner reference).
@@ -82,6 +81,11 @@ _BEFORE_INNER: Final = b":{"
 # so from the start, and a shorter list is cheap.
 _PROVED_BYTES: Final = 64 * 1024
 
+_OPENING, _COMMA, _CLOSING = b"[,]"
+
+# Function that splits the items between the brackets of an array.
+_Split: TypeAlias = "Callable[[bytearray, int, int], list[memoryview]]"
+
 _decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -99,26 +103,27 @@ class ItemFramer:
     be written as expected. If a server then wrote an item without metadata, or with
     other white space, that item would be taken for the end of the one before.
 
-    The returned items refer to a buffer of all of them: copy what is kept.
+    The returned items are valid until the next call: copy what is kept.
 
     Args:
         sure: True for a list of a kind whose borders need no proof. The bytes between
             them may then be malformed; use `prove` if an item cannot be read.
     """
 
-    __slots__ = ("_border", "_parts", "_proved", "_recent", "_scan", "_size", "_sure")
+    __slots__ = ("_border", "_buffer", "_end", "_proved", "_scan", "_start", "_sure")
 
     def __init__(self, *, sure: bool = False) -> None:
-        # Invariant: the parts begin at an item, or at white space before one.
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._recent = b""
+        # Bytes from `_start` to `_end` begin at an item, or at white space before one.
+        # The byte before them is free for a bracket.
+        self._buffer = bytearray()
+        self._start = 1
+        self._end = 1
         self._border = b""
         self._scan: _BracketScan | None = None
         self._sure = sure
         self._proved = 0
 
-    def feed(self, chunk: bytes) -> list[memoryview]:
+    def feed(self, chunk: bytes | memoryview) -> list[memoryview]:
         """Take the next bytes; return the items that are complete, in order.
 
         Raises:
@@ -127,57 +132,70 @@ class ItemFramer:
         if not chunk:
             return []
 
-        self._parts.append(chunk)
-        self._size += len(chunk)
+        new = self._append(chunk)
         if self._scan is not None:
-            return self._scanned(self._scan, chunk)
+            return self._scanned(self._scan, new)
 
-        comma = self._guess(chunk)
-        self._recent = (self._recent + chunk[-_BORDER_REACH:])[-_BORDER_REACH:]
+        comma = self._guess(new)
         if comma > 0:
             try:
-                return self._take(comma, self._choose(comma))
+                return self._take(comma, self._choose(comma - self._start))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 return self._start_scanning()
 
-        return self._start_scanning() if self._size > _GUESSING_LIMIT else []
+        held = self._end - self._start
+        return self._start_scanning() if held > _GUESSING_LIMIT else []
 
     def rest(self) -> bytes:
         """Remove and return the remaining bytes: the last items, and later fields."""
-        rest = b"".join(self._parts)
-        self._parts = []
-        self._size = 0
+        rest = bytes(memoryview(self._buffer)[self._start : self._end])
+        self._start = self._end = 1
         return rest
 
-    def _guess(self, chunk: bytes) -> int:
-        """Return the position of the comma of the last supposed border, or <= 0."""
-        if not self._border and not self._learn_border():
+    def _append(self, chunk: bytes | memoryview) -> int:
+        """Copy bytes behind those that are kept; return their position."""
+        held = self._end - self._start
+        new, end = 1 + held, 1 + held + len(chunk)
+        if self._start > 1 or end > len(self._buffer):
+            kept = memoryview(self._buffer)[self._start : self._end]
+            if end > len(self._buffer):
+                # With room for a next chunk of this size, and the start of an item.
+                size = max(end + len(chunk) // 4, 2 * len(self._buffer))
+                self._buffer = bytearray(size)
+
+            memoryview(self._buffer)[1:new] = kept
+
+        # Not to the buffer itself, which would copy the chunk to new memory first.
+        memoryview(self._buffer)[new:end] = chunk
+        self._start, self._end = 1, end
+        return new
+
+    def _guess(self, new: int) -> int:
+        """Return the position of the comma of the last supposed border, or <= 0.
+
+        Args:
+            new: Position of the bytes that were not searched.
+        """
+        if not self._border and not self._learn_border(new):
             return -1
 
-        before = self._size - len(chunk)
-        found = chunk.rfind(self._border)
-        if found >= 0:
-            return before + found + 1
+        # It may begin in the bytes before.
+        first = max(new - len(self._border), self._start)
+        return self._buffer.rfind(self._border, first, self._end) + 1
 
-        # It may be split between this chunk and those before.
-        edge = self._recent + chunk[:_BORDER_REACH]
-        found = edge.rfind(self._border)
-        return before - len(self._recent) + found + 1 if found >= 0 else -1
+    def _learn_border(self, new: int) -> bool:
+        if new - self._start > _BEGINNING_BYTES:
+            return False  # it was searched before
 
-    def _learn_border(self) -> bool:
-        if self._size > 2 * _BORDER_REACH and len(self._parts) > 1:
-            return False  # it is at the very start, or nowhere
-
-        start = b"".join(self._parts)
-        first = _BEGINNING.match(start)
+        first = _BEGINNING.match(self._buffer, self._start, self._end)
         if first is None:
             return False
 
         self._border = b"}," + first.group(1)
-        self._sure &= start.startswith(_SURE_BEGINNING, first.start(1))
+        self._sure &= self._buffer.startswith(_SURE_BEGINNING, first.start(1))
         return True
 
-    def _choose(self, size: int) -> Callable[[bytes], list[memoryview]]:
+    def _choose(self, size: int) -> _Split:
         """Return the function that splits the next bytes."""
         if self._proved > _PROVED_BYTES:
             return _cut_items
@@ -189,47 +207,42 @@ class ItemFramer:
 
     def _start_scanning(self) -> list[memoryview]:
         self._scan = _BracketScan()
-        self._parts = [b"".join(self._parts)]
-        return self._scanned(self._scan, self._parts[0])
+        return self._scanned(self._scan, self._start)
 
-    def _scanned(self, scan: _BracketScan, chunk: bytes) -> list[memoryview]:
-        commas = scan.commas(chunk)
+    def _scanned(self, scan: _BracketScan, new: int) -> list[memoryview]:
+        commas = scan.commas(bytes(memoryview(self._buffer)[new : self._end]))
         if not commas:
             return []
 
         try:
-            return self._take(self._size - len(chunk) + commas[-1], _split)
+            return self._take(new + commas[-1], _split)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise DecodeError(f"cannot read list items: {exc}") from exc
 
-    def _take(
-        self, comma: int, split: Callable[[bytes], list[memoryview]]
-    ) -> list[memoryview]:
+    def _take(self, comma: int, split: _Split) -> list[memoryview]:
         """Split the bytes before a comma; keep those after it.
 
         Nothing has changed if it raises.
         """
-        last = self._parts[-1]
-        cut = comma - (self._size - len(last))
-        if cut < 0:
-            last = b"".join(self._parts)
-            self._parts = [last]
-            cut = comma
+        buffer = self._buffer
+        buffer[self._start - 1] = _OPENING
+        buffer[comma] = _CLOSING
+        try:
+            items = split(buffer, self._start, comma)
+        except BaseException:
+            buffer[comma] = _COMMA
+            raise
 
-        before = self._parts[:-1]
-        items = split(b"".join((b"[", *before, memoryview(last)[:cut], b"]")))
-
-        tail = last[cut + 1 :]
-        self._parts = [tail] if tail else []
-        self._size = len(tail)
+        self._start = comma + 1
         return items
 
 
-def _prove_items(array: bytes) -> list[memoryview]:
+def _prove_items(text: bytearray, start: int, end: int) -> list[memoryview]:
+    array = memoryview(text)[start - 1 : end + 1]
     return [memoryview(it) for it in _decode_array(array)]
 
 
-def _cut_items(array: bytes) -> list[memoryview]:
+def _cut_items(text: bytearray, start: int, end: int) -> list[memoryview]:
     """Split an array of objects that start with their metadata, without a proof.
 
     In a JSON string a quote is written \", so a match is a key. After a brace and a
@@ -237,16 +250,16 @@ def _cut_items(array: bytes) -> list[memoryview]:
     in arrays, but the value of a key.
     """
     items = []
-    view = memoryview(array)
-    start, found = 1, 2
-    while (found := array.find(_METADATA, found + 1)) > 0:
-        if array.startswith(_BEFORE_NEXT, found - 3):
-            items.append(view[start : found - 2])
-            start = found - 1
-        elif not array.startswith(_BEFORE_INNER, found - 2):
-            return _prove_items(array)  # not written as expected
+    view = memoryview(text)
+    first, found = start, start + 1
+    while (found := text.find(_METADATA, found + 1, end)) > 0:
+        if text.startswith(_BEFORE_NEXT, found - 3):
+            items.append(view[first : found - 2])
+            first = found - 1
+        elif not text.startswith(_BEFORE_INNER, found - 2):
+            return _prove_items(text, start, end)  # not written as expected
 
-    items.append(view[start:-1])
+    items.append(view[first:end])
     return items
 
 
@@ -276,11 +289,12 @@ def split_deep(text: bytes) -> tuple[list[bytes], bytes]:
     return items, text[scan.end + 1 :]
 
 
-def _split(array: bytes) -> list[memoryview]:
+def _split(text: bytearray, start: int, end: int) -> list[memoryview]:
     try:
-        return _prove_items(array)
+        return _prove_items(text, start, end)
     except RecursionError:
-        return [memoryview(it) for it in split_deep(array[1:])[0]]
+        items, _ = split_deep(bytes(memoryview(text)[start : end + 1]))
+        return [memoryview(it) for it in items]
 
 
 def prove(item: bytes | memoryview) -> None:
