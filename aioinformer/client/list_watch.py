@@ -505,7 +505,7 @@ class HTTPListPage:
 
     async def __aiter__(self) -> AsyncGenerator[list[KubeObject], None]:
         budget = LoopBudget.current()
-        while piece := await self._response.read_some():
+        while piece := await self._response.read_view():
             await budget.start()
             try:
                 objects = self._splitter.feed(piece)

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from aioinformer._user_code import guarded_logger
+from aioinformer.client.chunked_body import ChunkedBody
 from aioinformer.client.error_mapping import api_error, map_errors, transport_error
 from aioinformer.errors import TransportError
 
@@ -61,17 +62,33 @@ class PendingResponse:
 
     Args:
         fence: Function called right before the request is sent; None for none.
+        spare: Buffers for a `ChunkedBody`; None to let aiohttp read the body.
 
     Attributes:
+        body: Reader in front of aiohttp, once there is a connection; None for none.
         timeout: Time limit, unlimited until the request is sent.
         closed: True after `close()`.
         reused: True if the connection had carried another request before.
     """
 
-    __slots__ = ("_connection", "_fence", "closed", "reused", "timeout")
+    __slots__ = (
+        "_connection",
+        "_fence",
+        "_spare",
+        "body",
+        "closed",
+        "reused",
+        "timeout",
+    )
 
-    def __init__(self, fence: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        fence: Callable[[], None] | None = None,
+        spare: list[bytearray] | None = None,
+    ) -> None:
         self._fence = fence
+        self._spare = spare
+        self.body: ChunkedBody | None = None
         self._connection: asyncio.Transport | None = None
         self.timeout: asyncio.Timeout = asyncio.timeout(None)
         self.closed: bool = False
@@ -81,6 +98,9 @@ class PendingResponse:
         """Take the connection that the request will be sent by."""
         if self._fence is not None:
             self._connection = connection
+
+        if self._spare is not None and connection is not None:
+            self.body = ChunkedBody(connection, self._spare)
 
     def sending(self, seconds: float) -> None:
         """Start the time limit: the request is sent next.
@@ -122,18 +142,21 @@ class Response:
     """Successful response whose head has arrived. Read its body in pieces.
 
     Attributes:
-        raw: Response of aiohttp. Its own methods raise aiohttp's errors.
+        raw: Response of aiohttp, for its head. It may lack parts of the body, and its
+            own methods raise aiohttp's errors.
     """
 
-    __slots__ = ("_config", "_in_flight", "raw")
+    __slots__ = ("_body", "_config", "_in_flight", "raw")
 
     def __init__(
         self,
         raw: aiohttp.ClientResponse,
         config: ClientConfig,
         in_flight: set[Exchange],
+        body: ChunkedBody | None = None,
     ) -> None:
         self.raw: aiohttp.ClientResponse = raw
+        self._body = body if body is not None and body.found else None
         self._config = config
         self._in_flight = in_flight
         in_flight.add(self)
@@ -167,22 +190,48 @@ class Response:
         Cancellation:
             Safe: nothing is lost, call again.
         """
+        return bytes(await self._read_some(limit, patient=patient))
+
+    async def read_view(self) -> memoryview:
+        """Read like `read_some()`, without a copy.
+
+        Returns:
+            Bytes, valid until the next call; empty at the end of the body.
+
+        Raises:
+            TransportError: Same as for `read_some()`.
+
+        Cancellation:
+            Safe: nothing is lost, call again.
+        """
+        if self._body is None:
+            return memoryview(await self.read_some())
+
+        return memoryview(await self._read_some(PIECE_BYTES, patient=False))
+
+    async def _read_some(self, limit: int, *, patient: bool) -> bytes | memoryview:
         server, seconds = self._config.server, self._config.read_seconds
         if patient:  # every event passes here
             try:
-                return await self.raw.content.read(limit)
+                return await self._next(limit)
             except Exception as exc:
                 raise transport_error(exc, server, answered=True) from exc
 
         try:
             async with asyncio.timeout(seconds):
                 with map_errors(server, answered=True):
-                    return await self.raw.content.read(limit)
+                    return await self._next(limit)
 
         except TimeoutError as exc:
             raise TransportError(
                 f"{server} sent nothing for {seconds:g} s within a response"
             ) from exc
+
+    async def _next(self, limit: int) -> bytes | memoryview:
+        if self._body is not None and (data := await self._body.read(limit)):
+            return data
+
+        return await self.raw.content.read(limit)
 
     async def read(self, *, discard: bool = False) -> bytes:
         """Read the body to its end.
@@ -230,6 +279,9 @@ class Response:
         Tasks that wait for bytes get a `TransportError`. Idempotent.
         """
         self._in_flight.discard(self)
+        if self._body is not None:
+            self._body.close()
+
         connection = self.raw.connection
         transport = connection.transport if connection is not None else None
         if transport is not None:

@@ -102,6 +102,7 @@ class Transport:
         # Weak, so that closed sockets drop out.
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._closed = False
+        self._spare: list[bytearray] = []
         # Requests that wait for a response, and responses that are read.
         self._in_flight: set[Exchange] = set()
         self._proxy, self._proxy_header = _proxy(config.proxy)
@@ -271,7 +272,9 @@ class Transport:
         if self._closed:
             raise self._closed_error()
 
-        config, head = self._config, PendingResponse(request.fence)
+        config = self._config
+        spare = self._spare if request.method == "GET" else None
+        head = PendingResponse(request.fence, spare)
         try:
             # The time limit starts when the request is sent: see `_tracing()`.
             async with head.timeout:
@@ -290,7 +293,7 @@ class Transport:
                 f"{config.head_seconds:g} s"
             ) from exc
 
-        return Response(raw, config, self._in_flight)
+        return Response(raw, config, self._in_flight, head.body)
 
     def _closed_error(self) -> TransportError:
         return TransportError(

@@ -159,6 +159,10 @@ class MemoryStream:
             async with asyncio.timeout(None if patient else _CONFIG.read_seconds):
                 return await self._response.read()
 
+    async def read_view(self) -> memoryview:
+        """Read like `read_some()`. Cancellation: safe, call again."""
+        return memoryview(await self.read_some())
+
     def close(self) -> None:
         """Close the connection: a pending read raises `TransportError`. Idempotent."""
         self._response.close()

@@ -32,6 +32,13 @@ class ByteStream(Protocol):
             Safe: nothing is lost, call again.
         """
 
+    async def read_view(self) -> memoryview:
+        """Read like `read_some()`, in memory that is valid until the next call.
+
+        Cancellation:
+            Safe: nothing is lost, call again.
+        """
+
     def close(self) -> None:
         """End it at once; a waiting reader gets a `TransportError`. Idempotent."""
 

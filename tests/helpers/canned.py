@@ -101,15 +101,16 @@ class CannedServer:
 @asynccontextmanager
 async def bytes_server(
     talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[str]:
-    """Run a server below HTTP, and yield its `host:port`."""
+    """Run a server below HTTP, perhaps with TLS, and yield its `host:port`."""
     writers = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers.append(writer)
         await talk(reader, writer)
 
-    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     try:
         yield "127.0.0.1:{1}".format(*listener.sockets[0].getsockname())
     finally:

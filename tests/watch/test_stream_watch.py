@@ -51,6 +51,9 @@ class Bytes:
 
         return piece
 
+    async def read_view(self) -> memoryview:
+        return memoryview(await self.read_some())
+
     def close(self) -> None:
         self.closed = True
         self._arrived.set()
