@@ -1,7 +1,7 @@
 """A server of prepared bytes: without a socket, and always the same.
 
-It replaces the client below `ListWatch`, so that splitting, decoding and everything above
-are the real code. HTTP is not counted.
+It replaces the requests of a client. From the chunks of the response's body on, everything
+is the real code. aiohttp, which reads only the heads of such responses, is not counted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from bench.wire import chunk, chunks_of
+
+from aioinformer.client.chunked_body import BUFFER_BYTES, ChunkedBody
 from aioinformer.errors import TransportError
 from guard.material import LISTED_VERSION
 
@@ -18,9 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
 __all__ = ["Feed"]
-
-PIECE_BYTES = 256 * 1024
-"""Number of bytes that a client reads at once."""
 
 
 class Feed:
@@ -38,15 +38,17 @@ class Feed:
     ) -> None:
         self.watched = asyncio.Event()
         """Set when a reader waits for the first chunk."""
-        body = (
-            b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"}'
+        head = (
+            b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},'
         )
-        listed = b'%b,"items":[%b]}\n' % (body % LISTED_VERSION, b",".join(pods))
+        separated = [part for pod in pods for part in (b",", pod)][1:]
+        writes = [head % LISTED_VERSION, b'"items":[', *separated, b"]}\n"]
+        listed = b"".join(chunks_of(writes))
         self._pieces = [
-            listed[start : start + PIECE_BYTES]
-            for start in range(0, len(listed), PIECE_BYTES)
+            listed[start : start + BUFFER_BYTES]
+            for start in range(0, len(listed), BUFFER_BYTES)
         ]
-        self._chunks = deque(chunks)
+        self._chunks = deque(map(chunk, chunks))
         self._alone = alone
         self._open = asyncio.Event()
 
@@ -89,18 +91,64 @@ class Feed:
         return self._chunks.popleft()
 
 
+_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class _Connection(asyncio.Transport):
+    """Connection of one response, whose reader waits before the next bytes arrive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._protocol: asyncio.BaseProtocol = _ResponseHandler()
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def pause_reading(self) -> None:
+        """Do nothing: nothing arrives until the reader waits."""
+
+    def resume_reading(self) -> None:
+        """Do nothing."""
+
+
+class _ResponseHandler(asyncio.Protocol):
+    """Protocol in place of aiohttp's."""
+
+    def exception(self) -> None:
+        """Return no error."""
+
+
 class _Body:
     """`ByteStream` of one response."""
 
     def __init__(self, take: Callable[[], Awaitable[bytes]]) -> None:
         self._take = take
         self._closed = False
+        self._body = ChunkedBody(_Connection(), [])
+        self._arrive(_HEAD)
 
     async def read_some(self, *, patient: bool = False) -> bytes:
+        return bytes(await self.read_view())
+
+    async def read_view(self) -> memoryview:
         if self._closed:
             raise TransportError("closed")
 
-        return await self._take()
+        if piece := await self._take():
+            asyncio.get_running_loop().call_soon(self._arrive, piece)
+
+        return await self._body.read(BUFFER_BYTES)
 
     def close(self) -> None:
         self._closed = True
+
+    def _arrive(self, data: bytes) -> None:
+        while data:
+            room = self._body.get_buffer(-1)
+            size = min(len(room), len(data))
+            room[:size] = data[:size]
+            self._body.buffer_updated(size)
+            data = data[size:]
