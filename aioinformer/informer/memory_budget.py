@@ -58,7 +58,6 @@ class MemoryBudget:
     drop_managed_fields: bool = False
 
     def __init__(self, limit: int | str, *, drop_managed_fields: bool = False) -> None:
-        check_compression("zstd", "memory_budget=")
         if _share_of(limit) is None:
             _bytes_of(limit)
         elif not hasattr(os, "sysconf"):
@@ -66,8 +65,14 @@ class MemoryBudget:
                 f"a memory budget of {limit!r} is not supported on this system: pass bytes"
             )
 
+        check_compression("zstd", "memory_budget=")
         object.__setattr__(self, "limit", limit)
         object.__setattr__(self, "drop_managed_fields", drop_managed_fields)
+
+    @property
+    def is_share(self) -> bool:
+        """True if the limit is a share of the memory that the process may use."""
+        return _share_of(self.limit) is not None
 
     def read(self) -> int:
         """Return the limit in bytes. For a share, this reads files: call it in a thread."""

@@ -79,7 +79,7 @@ class MemoryLimiter:
         self.held: int = 0
         self._budget = budget
         # Bytes; for a share, infinite until `run()` has read the memory of the machine.
-        self._limit = math.inf if "%" in str(budget.limit) else budget.read()
+        self._limit = math.inf if budget.is_share else budget.read()
         self._stores: list[BudgetedStore] = []
         self._needed = asyncio.Event()
         # True while each new body is compressed at once.
@@ -122,16 +122,20 @@ class MemoryLimiter:
         """Record that a store takes so many bytes more, or less if that is negative."""
         self.held += by
         if self.held > self._limit * _FULL:
-            self._pack(True)
+            self.pack_new(on=True)
         elif self.held <= self._limit * _LOW:
-            self._pack(False)
+            self.pack_new(on=False)
 
         if self.is_short:
             self._needed.set()
 
-    def pack(self) -> None:
-        """Compress new bodies at once, until there is room again."""
-        self._pack(True)
+    def pack_new(self, *, on: bool) -> None:
+        """Compress new bodies at once, or not; always once managed fields are dropped."""
+        on = on or self._drops
+        if on is not self._packs:
+            self._packs = on
+            for store in self._stores:
+                store.compressor.on = on or store.compressor.always
 
     @property
     def is_short(self) -> bool:
@@ -143,13 +147,6 @@ class MemoryLimiter:
         """True while the stores alone take too much, without lists being received."""
         staged = sum(store.staged for store in self._stores)
         return self.held - staged > self._limit
-
-    def _pack(self, on: bool) -> None:
-        on = on or self._drops
-        if on is not self._packs:
-            self._packs = on
-            for store in self._stores:
-                store.compressor.on = on or store.compressor.always
 
     # ------------------------------------------------------------ measures
 
@@ -348,7 +345,7 @@ class BudgetedStore:
         self.staged = staged
         self.settle()
         if staged and self._limiter.is_short:
-            self._limiter.pack()
+            self._limiter.pack_new(on=True)
 
     # ------------------------------------------------------------ bodies
 
