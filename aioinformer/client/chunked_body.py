@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import deque
 from typing import TYPE_CHECKING, Final
-
-import aiohttp
 
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
 
 __all__ = ["ChunkedBody", "has_plain_chunks"]
 
-# Size of one read. Splitting so much takes less than half a slice of the loop budget.
+# Not less: of what a TLS connection has received when it ends, asyncio reads one buffer.
 BUFFER_BYTES: Final = 256 * 1024
 
-# A connection is paused if its buffer has less room. Smaller reads are not worth it.
-_ROOM_BYTES: Final = 64 * 1024
+# Fewer bytes are copied. More are passed on in the buffer, as new memory is slow.
+_SMALL_BYTES: Final = 16 * 1024
+
+# A connection is paused while so many bytes wait for the reader: more than one buffer, as
+# pausing after each of them takes longer than reading.
+_WAITING_BYTES: Final = BUFFER_BYTES
 
 _SPARE_BUFFERS: Final = 4
 
@@ -32,7 +35,10 @@ _HEAD_BYTES: Final = 64 * 1024
 # The end of the head or of a chunk, and the size of the next chunk.
 _next_chunk: Final = re.compile(rb"\r\n([0-9a-fA-F]{1,8})\r\n").match
 _is_incomplete: Final = re.compile(rb"\r(?:\n(?:[0-9a-fA-F]{1,8}\r?)?)?").fullmatch
+_line_end: Final = re.compile(rb"\r?\n").match
+_bare_line_end: Final = re.compile(rb"(?<!\r)\n").search
 
+_STATUS: Final = b"HTTP/1.1 200 "
 _headers: Final = re.compile(
     rb"HTTP/1\.1 200 [^\r\n]*((?:\r\n[!-9;-~]+:[^\r\n]*)*)\r\n\r\n"
 ).fullmatch
@@ -61,41 +67,38 @@ class ChunkedBody(asyncio.BufferedProtocol):
     aiohttp gets the head. If it announces plain chunks, their data is collected here.
     aiohttp's protocol takes over at anything else: another body, the last chunk, an
     extension of a chunk, or malformed bytes. Its parser still waits for a chunk then.
-    So aiohttp ends the response, raises the errors, and reuses the connection.
-
-    Data is passed on in the memory that it was received in. (New memory for each read
-    takes longer than reading.)
+    So aiohttp ends the response, finds the errors, and reuses the connection.
 
     Args:
         connection: Connection on which nothing of the request has been sent.
-        spare: Unused buffers, shared by all connections of a loop.
+        spare: Unused buffers, shared by all connections of a loop. The last one receives
+            the bytes of each connection, one after the other. A connection keeps it only
+            if many have arrived, so a silent one has none.
     """
 
     __slots__ = (
         "_behind",
-        "_buffer",
         "_connection",
-        "_error",
         "_left",
         "_lent",
         "_over",
         "_paused",
+        "_pieces",
         "_rest",
-        "_size",
         "_spare",
-        "_start",
         "_waiter",
-        "found",
+        "_waiting",
+        "error",
+        "plain",
     )
 
     def __init__(self, connection: asyncio.Transport, spare: list[bytearray]) -> None:
         self._connection = connection
         self._behind: ResponseHandler = connection.get_protocol()  # type: ignore[assignment]
         self._spare = spare
-        # Data for the reader, from `_start` to `_size`; None if a connection is silent.
-        self._buffer: bytearray | None = None
-        self._start = 0
-        self._size = 0
+        # Data for the reader, and its size.
+        self._pieces: deque[memoryview] = deque()
+        self._waiting = 0
         # Buffer whose data the reader has.
         self._lent: bytearray | None = None
         # An incomplete head, or the incomplete line before a chunk.
@@ -104,10 +107,11 @@ class ChunkedBody(asyncio.BufferedProtocol):
         self._left = 0
         self._paused = False
         self._over = False
-        self._error: aiohttp.ClientPayloadError | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self.found: bool = False
+        self.plain: bool = False
         """True if the body has plain chunks. Their data is read here, the end at aiohttp."""
+        self.error: str = ""
+        """Reason why aiohttp has closed the connection. It may leave a reader waiting."""
         connection.set_protocol(self)
 
     # ------------------------------------------------------------ the reader
@@ -119,18 +123,19 @@ class ChunkedBody(asyncio.BufferedProtocol):
             limit: Maximum number of bytes to return.
 
         Returns:
-            Data, valid until the next call; empty if aiohttp has the rest of the body,
-            or the error.
+            Data, valid until the next call; empty if aiohttp has the rest of the body.
 
         Raises:
-            aiohttp.ClientPayloadError: If a chunk was malformed.
             RuntimeError: If another task waits for data.
 
         Cancellation:
             Safe: nothing is lost.
         """
-        self._release()
-        while not (self._size or self._over):
+        if self._lent is not None and len(self._spare) < _SPARE_BUFFERS:
+            self._spare.append(self._lent)
+
+        self._lent = None
+        while not (self._pieces or self._over):
             if self._waiter is not None:
                 raise RuntimeError("another task reads the response")
 
@@ -140,34 +145,28 @@ class ChunkedBody(asyncio.BufferedProtocol):
             finally:
                 self._waiter = None
 
-        if self._buffer is None or not self._size:
-            if self._error is not None:
-                raise self._error
-
+        if not self._pieces:
             return memoryview(b"")
 
-        end = min(self._start + limit, self._size)
-        data = memoryview(self._buffer)[self._start : end]
-        self._start = end
-        if end == self._size:
-            self._lent, self._buffer = self._buffer, None
-            self._start = self._size = 0
+        data = self._pieces[0]
+        if len(data) > limit:
+            data, self._pieces[0] = data[:limit], data[limit:]
+        else:
+            self._pieces.popleft()
+            if isinstance(data.obj, bytearray):
+                self._lent = data.obj
+
+        self._waiting -= len(data)
+        if self._waiting < _WAITING_BYTES:
             self._resume()
 
         return data
 
     def close(self) -> None:
-        """Drop the data, and wake the reader. Idempotent."""
+        """Drop what was not read, and wake the reader. Idempotent."""
         self._over = True
-        self._start = self._size = 0
-        self._release()
+        self._pieces.clear()
         self._wake()
-
-    def _release(self) -> None:
-        if self._lent is not None and len(self._spare) < _SPARE_BUFFERS:
-            self._spare.append(self._lent)
-
-        self._lent = None
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -177,41 +176,46 @@ class ChunkedBody(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return memory for the next bytes. `buffer_updated()` follows immediately."""
-        buffer = self._buffer
-        if buffer is None:
-            buffer = self._spare.pop() if self._spare else bytearray(BUFFER_BYTES)
-            self._buffer = buffer
+        if not self._spare:
+            self._spare.append(bytearray(BUFFER_BYTES))
 
-        end = self._size + len(self._rest)
-        buffer[self._size : end] = self._rest
-        return memoryview(buffer)[end:]
+        room = memoryview(self._spare[-1])
+        room[: len(self._rest)] = self._rest
+        return room[len(self._rest) :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take the bytes that have arrived."""
-        assert self._buffer is not None
-        end = self._size + len(self._rest) + nbytes
+        end = len(self._rest) + nbytes
         self._rest = b""
-        if self.found:
-            self._take_chunks(self._buffer, self._size, end)
-        else:
-            self._take_head(self._buffer, end)
+        if self._over:
+            return  # closed
 
-    def _take_head(self, buffer: bytearray, size: int) -> None:
-        data = bytes(memoryview(buffer)[:size])
+        if self.plain:
+            self._take_chunks(0, end)
+        else:
+            self._take_head(bytes(memoryview(self._spare[-1])[:end]))
+
+    def _take_head(self, data: bytes) -> None:
         end = data.find(b"\r\n\r\n") + 4
-        if end < 4 and size < _HEAD_BYTES:
-            self._rest = data
-        elif has_plain_chunks(data[:end]):
-            self.found = True
+        if end >= 4 and has_plain_chunks(data[:end]):
+            self.plain = True
             self._behind.data_received(data[:end])
             # Like a chunk, the head ends with the line break in front of a size.
-            self._take_chunks(buffer, end - 2, size)
-        else:
+            self._take_chunks(end - 2, len(data))
+        elif (
+            end >= 4
+            or len(data) > _HEAD_BYTES
+            or not _STATUS.startswith(data[: len(_STATUS)])
+            or _bare_line_end(data)
+        ):
             self._hand_over(data)
+        else:
+            self._rest = data
 
-    def _take_chunks(self, buffer: bytearray, start: int, end: int) -> None:
-        """Move the data of chunks together, behind the data for the reader."""
-        view, size, left = memoryview(buffer), self._size, self._left
+    def _take_chunks(self, start: int, end: int) -> None:
+        """Move the data of chunks together, to the start of the buffer."""
+        buffer = self._spare[-1]
+        view, size, left = memoryview(buffer), 0, self._left
         while True:
             stop = min(start + left, end)
             if start > size:
@@ -229,24 +233,36 @@ class ChunkedBody(asyncio.BufferedProtocol):
 
             start = line.end()
 
-        self._size, self._left = size, left
+        self._left = left
         rest = bytes(view[start:end])
+        if size:
+            self._collect(view[:size])
+
         if not rest or _is_incomplete(rest):
             self._rest = rest
-            if len(buffer) - size < _ROOM_BYTES:
-                self._pause()
         else:
             # aiohttp must not take what follows for a chunk if the last one has no end.
-            ended = rest.startswith(b"\r\n")
-            self._hand_over(rest[2:] if ended else b"\r" + rest)
+            ended = _line_end(rest)
+            self._hand_over(rest[ended.end() :] if ended else b"\r" + rest)
 
-        if size:
-            self._wake()
+    def _collect(self, data: memoryview) -> None:
+        """Keep data from the buffer for the reader."""
+        self._waiting += len(data)
+        if len(data) > _SMALL_BYTES:
+            self._spare.pop()
+        else:
+            before = b""
+            if self._pieces and len(self._pieces[-1]) <= _SMALL_BYTES:
+                before = bytes(self._pieces.pop())
 
-    def _pause(self) -> None:
-        if not self._paused:
+            data = memoryview(before + data)
+
+        self._pieces.append(data)
+        if self._waiting >= _WAITING_BYTES and not self._paused:
             self._paused = True
             self._connection.pause_reading()
+
+        self._wake()
 
     def _resume(self) -> None:
         if self._paused:
@@ -259,10 +275,8 @@ class ChunkedBody(asyncio.BufferedProtocol):
         self._resume()
         self._connection.set_protocol(self._behind)
         self._behind.data_received(rest)
-        # It closes the connection then, but a reader may wait at aiohttp for ever.
-        error = self._behind.exception()
-        if self.found and error is not None:
-            self._error = aiohttp.ClientPayloadError(f"malformed chunk: {error}")
+        if self.plain and (error := self._behind.exception()) is not None:
+            self.error = str(getattr(error, "message", error))
 
         self._wake()
 
@@ -272,7 +286,7 @@ class ChunkedBody(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Pass on that the connection is closed."""
-        if not self.found:
+        if not self.plain and self._rest:
             self._behind.data_received(self._rest)
 
         self._behind.connection_lost(exc)

@@ -12,6 +12,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import aiohttp
+
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.chunked_body import ChunkedBody
 from aioinformer.client.error_mapping import api_error, map_errors, transport_error
@@ -20,8 +22,6 @@ from aioinformer.errors import TransportError
 if TYPE_CHECKING:
     from asyncio.trsock import TransportSocket
     from collections.abc import Callable, Mapping
-
-    import aiohttp
 
     from aioinformer.client.config import ClientConfig
     from aioinformer.errors import ApiError
@@ -156,7 +156,7 @@ class Response:
         body: ChunkedBody | None = None,
     ) -> None:
         self.raw: aiohttp.ClientResponse = raw
-        self._body = body if body is not None and body.found else None
+        self._body = body if body is not None and body.plain else None
         self._config = config
         self._in_flight = in_flight
         in_flight.add(self)
@@ -228,10 +228,15 @@ class Response:
             ) from exc
 
     async def _next(self, limit: int) -> bytes | memoryview:
-        if self._body is not None and (data := await self._body.read(limit)):
-            return data
+        body, rest = self._body, self.raw.content
+        if body is not None:
+            if data := await body.read(limit):
+                return data
 
-        return await self.raw.content.read(limit)
+            if body.error and not rest.is_eof():
+                raise aiohttp.ClientPayloadError(f"malformed chunk: {body.error}")
+
+        return await rest.read(limit)
 
     async def read(self, *, discard: bool = False) -> bytes:
         """Read the body to its end.

@@ -192,6 +192,9 @@ async def test_body_is_read_and_connection_reused(
             async with client.stream("GET", "/api", gzip=True) as response:
                 assert await response.read() == body
 
+        # New memory for each response would take longer than a short one.
+        assert len(client._endpoint.transport()._spare) in {1, 2}
+
     assert server.connections == 1
 
 
@@ -333,6 +336,24 @@ async def test_closing_wakes_the_reader(streaming: Streaming) -> None:
         await response.read_some()
 
 
+async def test_data_that_was_read_stays_after_closing() -> None:
+    """Its reader may still wait for its turn, while others use the client."""
+    stream = Stream(b"")
+    async with (
+        bytes_server(stream.talk) as address,
+        Client.from_url(f"http://{address}") as client,
+    ):
+        async with client.stream("GET", "/x") as response:
+            stream.send(b"abc")
+            data = await response.read_view()
+
+        async with client.stream("GET", "/x") as response:
+            stream.send(b"xyz")
+            assert await response.read_some() == b"xyz"
+
+        assert bytes(data) == b"abc"
+
+
 async def test_second_reader_is_refused(streaming: Streaming) -> None:
     stream, response = streaming
     reading = asyncio.create_task(response.read_some(patient=True))
@@ -443,7 +464,7 @@ async def outcome(pieces: Iterable[bytes], *, in_front: bool) -> tuple[Any, ...]
     body = b""
     for piece in pieces:
         transport.feed(piece)
-        if front is not None and front._size:
+        if front is not None and front._pieces:
             body += await front.read(2**20)
 
     reusable = transport.protocol is handler and not handler.should_close
@@ -486,7 +507,10 @@ CHUNKS: Final = st.sampled_from(
     ]
 )
 ENDS: Final = st.sampled_from(
-    [b"0\r\n\r\n", b"00\r\n\r\n", b"0\r\nA: b\r\n\r\n", b"", b"0;x\r\n\r\n", b"0\r\n"]
+    [
+        *(b"0\r\n\r\n", b"00\r\n\r\n", b"0\r\nA: b\r\n\r\n", b"", b"0;x\r\n\r\n"),
+        *(b"0\r\n", b"0\r\n\r\nX\r\n\r\n", b"0\r\n\r\n\r\n"),
+    ]
 )
 
 
