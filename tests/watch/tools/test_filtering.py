@@ -53,8 +53,11 @@ async def test_filtered_returns_only_kept_events() -> None:
 async def test_filtered_batches_have_only_kept_events() -> None:
     watch = filtered(played(*TABLE), without_b)
 
-    assert summaries(await watch.next_batch()) == ["ADDED foo", "ADDED qux"]
-    assert await watch.next_batch() == []
+    found = []
+    while batch := await watch.next_batch():  # perhaps two, as slices end by the clock
+        found += batch
+
+    assert summaries(found) == ["ADDED foo", "ADDED qux"]
 
 
 async def test_batch_without_kept_events_does_not_end_watch() -> None:
@@ -69,7 +72,8 @@ async def test_filter_may_return_another_event() -> None:
 
     watch = filtered(played(*TABLE[:2]), shout)
 
-    assert summaries(await watch.next_batch()) == ["BOOKMARK foo-x", "BOOKMARK bar-x"]
+    found = [event async for event in watch]
+    assert summaries(found) == ["BOOKMARK foo-x", "BOOKMARK bar-x"]
 
 
 async def test_events_and_batches_of_filtered_watch_can_alternate() -> None:
