@@ -64,7 +64,7 @@ class Sizes:
 
 FULL = Sizes(
     pods=1_000_000,
-    others=300_000,
+    others=300_006,  # nine collections of the same size
     rate=8_000,
     seconds=30,
     rest_seconds=20,
