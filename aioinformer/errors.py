@@ -23,6 +23,7 @@ The tree::
     ├─ WatchClosed                  a watch ended before its conditions were met
     ├─ Stale                        the cache is older than the caller accepts
     ├─ CacheError                   a cache directory cannot be used
+    ├─ RecordingError               a recording cannot be read or written
     ├─ HistoryReset                 the server's versions went backwards
     ├─ WrongLoop                    called from another event loop or thread
     ├─ QueueShutDown                the queue is closed and empty
@@ -60,6 +61,7 @@ __all__ = [
     "NotSynced",
     "OptionsError",
     "QueueShutDown",
+    "RecordingError",
     "ResourceExpired",
     "SelectorSyntaxError",
     "ServerError",
@@ -323,6 +325,10 @@ class CacheError(AioInformerError):
     The message has the path, the cause, and what to do. Informers do not end by it: they
     go on in memory.
     """
+
+
+class RecordingError(AioInformerError):
+    """A recording that cannot be written or read; the message has its path and why."""
 
 
 class HistoryReset(AioInformerError):

@@ -399,6 +399,7 @@ class LocalAPIServer:
         *,
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
     ) -> AbstractAsyncContextManager[MemoryResponse]:
         """Send a request without a network, and read its response from memory.
 
@@ -410,6 +411,7 @@ class LocalAPIServer:
             path: Path that begins with `/`, percent-encoded, without a query.
             query: Query parameters.
             headers: Headers.
+            body: Body, of the type that the header `Content-Type` says.
 
         Raises:
             ConnectionError: If the server is stopped.
@@ -419,6 +421,7 @@ class LocalAPIServer:
             path=path,
             query=dict(query or {}),
             headers=CIMultiDict(headers or {}),
+            body=body,
         )
         return exchange(self._handler, request)
 
@@ -688,6 +691,33 @@ class LocalAPIServer:
         collection = self._collection(resource)
         name, place = name_of(resource, name), _namespace_in(collection, namespace)
         self._registry.delete(collection, place, name, _REMOVED)
+
+    def put(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Store an object exactly as it is, with the next version, and return it.
+
+        Nothing is validated, completed or called: no admission, no defaults, no
+        finalizers. For objects that another server has accepted.
+
+        Raises:
+            OptionsError: If the resource is not served, or the body has no name.
+        """
+        collection = self._collection(resource)
+        full = _with_type_meta(collection, body)
+        if not decode_metadata(full.get("metadata")).get("name"):
+            raise OptionsError("the body of an object needs metadata.name")
+
+        return self._storage.put(collection, full).body()
+
+    def drop(self, resource: Resource, name: str, *, namespace: str = "") -> None:
+        """Remove an object at once, whatever depends on it; nothing if it is absent.
+
+        Raises:
+            OptionsError: If the resource is not served.
+        """
+        collection = self._collection(resource)
+        stored = collection.get(f"{namespace}/{name}" if namespace else name)
+        if stored is not None:
+            self._storage.drop(collection, stored)
 
     def objects(
         self, resource: Resource, *, namespace: str = ""

@@ -64,6 +64,8 @@ _MAY_BLOCK = {
     "tests/client/test_config.py",
     "tests/informer/cached/test_follower.py",
     "tests/informer/cached/test_follower_model.py",
+    "tests/recording/test_log_files.py",
+    "tests/recording/test_redaction.py",
 }
 
 

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import shlex
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +19,25 @@ from aioinformer.cli.workload import NAMESPACES, Workload, objects_for
 from aioinformer.errors import AlreadyExists
 from aioinformer.model import resources
 from aioinformer.model.yaml_values import MOST_BYTES, YAMLError, decoded_yaml
+from aioinformer.recording import replay
 from aioinformer.testing import APIServer, User
+from aioinformer.testing.replayed import ReplayedServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from aioinformer.recording import Replay
 
 __all__ = ["APIServerOptions", "serve"]
 
 
 # Objects that are created before signals are handled.
 OBJECTS_AT_ONCE = 200
+
+IDLE_SECONDS = 1.0
+"""Seconds after the last change of a recording at which `--until-idle` ends."""
+
+_FOREVER = 1e9
 
 # Prefix of the servers in kubeconfigs that we write.
 _LOOPBACK = "http://127.0.0.1:"
@@ -63,6 +73,16 @@ class APIServerOptions:
 
     kubeconfig: str | None = None
     """Path of a kubeconfig to write, or None."""
+
+    replay: tuple[str, ...] = ()
+    """Files of a recording to play, in their order; empty for none."""
+
+    speed: float = 1.0
+    """Factor of time of the recording."""
+
+    until_idle: bool = False
+    """True to play the recording without waiting, once somebody watches, and to end
+    when that has been sent."""
 
     seconds: float | None = None
     """Seconds to serve. None for no end."""
@@ -106,11 +126,16 @@ async def serve(options: APIServerOptions) -> int:
     if options.manifests:
         loaded = await asyncio.to_thread(server.load, *options.manifests)
 
-    await _listen(server, options.port)
-    try:
-        return await _serve(server, options, loaded=len(loaded))
-    finally:
-        await server.stop()
+    async with AsyncExitStack() as stack:
+        played = None
+        if options.replay:
+            speed = None if options.until_idle else options.speed
+            opened = replay(*options.replay, speed=speed)
+            played = await stack.enter_async_context(opened)
+
+        await _listen(server, options.port)
+        stack.push_async_callback(server.stop)
+        return await _serve(server, options, played, loaded=len(loaded))
 
 
 async def _listen(server: APIServer, port: int) -> None:
@@ -124,7 +149,13 @@ async def _listen(server: APIServer, port: int) -> None:
         ) from exc
 
 
-async def _serve(server: APIServer, options: APIServerOptions, *, loaded: int) -> int:
+async def _serve(
+    server: APIServer,
+    options: APIServerOptions,
+    played: Replay | None,
+    *,
+    loaded: int,
+) -> int:
     workload = Workload(
         server,
         objects=objects_for(pods=options.pods),
@@ -136,6 +167,10 @@ async def _serve(server: APIServer, options: APIServerOptions, *, loaded: int) -
     if options.kubeconfig is not None:
         await asyncio.to_thread(_write_kubeconfig, server, Path(options.kubeconfig))
 
+    recorded = ReplayedServer(server)
+    if played is not None:
+        played.add(recorded)
+
     print_text(_instructions(server.url, options, loaded=loaded))
     start = asyncio.get_running_loop().time()
     try:
@@ -145,15 +180,40 @@ async def _serve(server: APIServer, options: APIServerOptions, *, loaded: int) -
             else:
                 changing = None
 
-            await pause(options.seconds)
+            playing = group.create_task(_play(server, played, options), name="replay")
+            if options.until_idle:
+                await playing
+            else:
+                await pause(options.seconds)
+                playing.cancel()
+
             if changing is not None:
                 changing.cancel()
     finally:
         seconds = asyncio.get_running_loop().time() - start
-        made = counted(workload.changes, "change")
+        made = counted(workload.changes + recorded.changes, "change")
         print_text(f"Stopped after {seconds:.1f} s: {made} made.")
 
     return 0
+
+
+async def _play(
+    server: APIServer, played: Replay | None, options: APIServerOptions
+) -> None:
+    """Play a recording, if there is one."""
+    if played is None:
+        return
+
+    if options.until_idle:
+        await server.until(
+            lambda: any(it.verb == "watch" for it in server.requests), timeout=_FOREVER
+        )
+
+    await played.run()
+    if options.until_idle:
+        await asyncio.sleep(IDLE_SECONDS)
+    else:
+        print_text(f"Played {played.time:.1f} s of the recording. It stays as it is.")
 
 
 async def _populate(server: APIServer, workload: Workload) -> None:
@@ -225,6 +285,10 @@ def _instructions(url: str, options: APIServerOptions, *, loaded: int) -> str:
     rate = options.changes_per_second
     changes = "1 change" if rate == 1 else f"{rate:g} changes"
     filled = f"{counted(options.pods, 'pod')}, {changes}/s"
+    if options.replay:
+        at = "as fast as possible" if options.until_idle else f"at {options.speed:g}x"
+        filled = f"{', '.join(options.replay)} {at}"
+
     if loaded:
         # Without --pods, "0 pods" could be false: the files may have pods.
         others = f", {filled}" if options.pods else ""

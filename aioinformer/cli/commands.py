@@ -14,6 +14,7 @@ from click.shell_completion import get_completion_class
 
 from aioinformer import __version__
 from aioinformer.cli import running
+from aioinformer.cli.log_commands import log
 from aioinformer.cli.output import print_text
 from aioinformer.cli.parameters import (
     complete_resource,
@@ -99,6 +100,7 @@ def aioinformer(context: click.Context) -> None:
       aioinformer apiserver --pods 300    test server for kubectl
       aioinformer cache stats DIR         a cache on disk
       aioinformer shards status           who owns what
+      aioinformer record pods -o it.alog  record changes, for aioinformer log
     """
     _print_help_alone(context)
 
@@ -489,6 +491,28 @@ def doctor(
     help="Delete objects whose owners are gone, as a cluster does.",
 )
 @click.option(
+    "--replay",
+    "recording",
+    multiple=True,
+    metavar="FILE",
+    help="Play a recording: its objects and changes. Repeat for the files of one that "
+    "was rotated.",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, min_open=True),
+    callback=finite,
+    default=1.0,
+    show_default=True,
+    help="Factor of time for --replay.",
+)
+@click.option(
+    "--until-idle",
+    "until_idle",
+    is_flag=True,
+    help="Play without waiting, from the first watch on, and end after the last change.",
+)
+@click.option(
     "--feature-gates",
     multiple=True,
     callback=gates_by_name,
@@ -513,6 +537,9 @@ def apiserver(
     manifests: tuple[str, ...],
     garbage_collector: bool,
     feature_gates: dict[str, bool],
+    recording: tuple[str, ...],
+    speed: float,
+    until_idle: bool,
     seconds: float | None,
     verbose: int,
 ) -> None:
@@ -527,7 +554,11 @@ def apiserver(
       aioinformer apiserver --port 0 --kubeconfig /tmp/kubeconfig
       aioinformer apiserver --load 'crds/*.yaml' --load objects.yaml -v
       aioinformer apiserver --token admin --user bobs-token=bob,devs
+      aioinformer apiserver --replay incident.alog --speed 60
     """
+
+    if until_idle and not recording:
+        raise click.UsageError("--until-idle needs --replay.")
 
     from aioinformer.cli import apiserver as it
     from aioinformer.testing import User
@@ -544,6 +575,9 @@ def apiserver(
             garbage_collector=garbage_collector,
             feature_gates=feature_gates,
             kubeconfig=kubeconfig,
+            replay=recording,
+            speed=speed,
+            until_idle=until_idle,
             seconds=seconds,
         )
         return await it.serve(options)
@@ -747,6 +781,105 @@ def shards_status(
         group=group, namespace=namespace, as_json=output == "json"
     )
     _end(running.run(lambda: it.status(options, target), verbose=verbose))
+
+
+@aioinformer.command()
+@click.argument(
+    "resources",
+    metavar="RESOURCE...",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_resource,
+)
+@click.option(
+    "-o", "--output", "file", required=True, callback=given, help="File to write."
+)
+@_namespaces
+@_all_namespaces
+@click.option("-l", "--selector", default="", help="Label selector for all resources.")
+@click.option(
+    "--redact",
+    multiple=True,
+    metavar="PATH",
+    help="Field whose values are replaced by hashes, such as "
+    "spec.containers.*.env.*.value. Repeatable.",
+)
+@click.option("--secrets", is_flag=True, help="Record the data of Secrets, too.")
+@click.option("--hash-names", is_flag=True, help="Replace names by hashes.")
+@click.option(
+    "--rotate-bytes",
+    type=click.IntRange(1),
+    help="Begin a new file at this size, and rename the full one.",
+)
+@click.option(
+    "--rotate-every",
+    callback=duration,
+    metavar="DURATION",
+    help="Begin a new file after this time.",
+)
+@click.option("--keep", type=click.IntRange(1), help="Number of full files to keep.")
+@_server
+@_token
+@_kubeconfig
+@_context
+@_for
+@_verbose
+def record(
+    resources: tuple[str, ...],
+    *,
+    file: str,
+    namespaces: tuple[str, ...],
+    all_namespaces: bool,
+    selector: str,
+    redact: tuple[str, ...],
+    secrets: bool,
+    hash_names: bool,
+    rotate_bytes: int | None,
+    rotate_every: float | None,
+    keep: int | None,
+    server: str | None,
+    token: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    seconds: float | None,
+    verbose: int,
+) -> None:
+    """Record the objects of resources, and their changes, into a file.
+
+    The file has the objects, every change with its time, and the failures of watches.
+    The data of Secrets are replaced by hashes. An existing recording is continued.
+    `aioinformer log` shows what is in it.
+
+    \b
+    Example:
+      aioinformer record pods deployments.apps -n shop -o incident.alog --for 1h
+      aioinformer record pods -A -o pods.alog --rotate-every 1h --keep 24
+    """
+    from aioinformer.cli import connection
+    from aioinformer.cli import record as it
+
+    import_module("aioinformer.client.transport")  # would block the loop on entering
+    target = connection.ConnectionOptions(
+        server=server, token=token, kubeconfig=kubeconfig, context=context
+    )
+    options = it.RecordOptions(
+        resources=resources,
+        file=file,
+        namespaces=namespaces,
+        all_namespaces=all_namespaces,
+        labels=selector,
+        redact=redact,
+        secrets=secrets,
+        hash_names=hash_names,
+        rotate_bytes=rotate_bytes,
+        rotate_every=rotate_every,
+        keep=keep,
+        seconds=seconds,
+    )
+    _end(running.run(lambda: it.record(options, target), verbose=verbose))
+
+
+aioinformer.add_command(log)
 
 
 @aioinformer.command()

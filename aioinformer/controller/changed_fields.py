@@ -16,6 +16,7 @@ __all__ = [
     "FieldPath",
     "changed_fields",
     "field_manager",
+    "field_value",
     "shown_field",
     "writes_field",
 ]
@@ -102,6 +103,21 @@ def shown_field(path: FieldPath) -> str:
         text += f"[{step[1]}]" if isinstance(step, tuple) else f".{step}"
 
     return text.removeprefix(".")
+
+
+def field_value(body: Any, path: FieldPath) -> Any:
+    """Return the value of a path in a decoded object; None if there is none."""
+    for step in path:
+        if isinstance(step, tuple):
+            parts = _parts(body) or {}
+            body = parts.get(step)
+        else:
+            body = body.get(step) if isinstance(body, Mapping) else None
+
+        if body is None:
+            return None
+
+    return body
 
 
 def writes_field(body: Any, path: FieldPath) -> bool:

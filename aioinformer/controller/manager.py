@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.resource import Resource
     from aioinformer.model.times import Duration
+    from aioinformer.recording import Recorder
     from aioinformer.web.checks import Check
 
     Function: TypeAlias = Callable[[], Awaitable[object]]
@@ -404,6 +405,7 @@ class Manager(Lifecycle, WebLifespan):
         max_staleness: Duration | None = None,
         reasons: bool = False,
         debug: bool = True,
+        recorder: Recorder | None = None,
     ) -> None:
         """Serve health, metrics and a debug page, on every replica.
 
@@ -439,6 +441,8 @@ class Manager(Lifecycle, WebLifespan):
             reasons: True to show error messages, which name servers, users and files.
                 Parts that look like secrets are left out.
             debug: False for no debug page.
+            recorder: Recorder with `last=`, whose recording `/debug/recording` returns.
+                It has the objects of the informers. None for no such path.
 
         Raises:
             OptionsError: If it was called before, the manager runs or has ended, or the
@@ -462,6 +466,7 @@ class Manager(Lifecycle, WebLifespan):
             host=host,
             metrics=metrics,
             debug=debug,
+            recorder=recorder,
             reasons=reasons,
             checks=checks,
             livez_checks=livez_checks,

@@ -12,6 +12,7 @@ from aioinformer.errors import OptionsError
 from aioinformer.web.debug import debug_responders
 from aioinformer.web.health import health_responders, report_of
 from aioinformer.web.metrics import metrics_responders
+from aioinformer.web.recording import recording_responders
 from aioinformer.web.responses import refusal
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.leader_election import LeaderElector
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.metrics import MetricsSink
+    from aioinformer.recording import Recorder
     from aioinformer.web.debug import Tables, Value
     from aioinformer.web.responses import EndpointRequest, HTTPResponse, Responder
 
@@ -75,6 +77,7 @@ class Serving:
         host: Address to listen on; None for all.
         metrics: Sink of the manager; None if prometheus-client is missing.
         debug: True for the debug page.
+        recorder: Recorder whose recording is served; None for none.
         reasons: True to show error messages.
         **health: Further options of the health endpoints.
 
@@ -90,6 +93,7 @@ class Serving:
         host: str | None,
         metrics: MetricsSink | None,
         debug: bool,
+        recorder: Recorder | None = None,
         reasons: bool,
         **health: Any,
     ) -> None:
@@ -109,6 +113,9 @@ class Serving:
         """Responders of the endpoints, by path."""
         if debug:
             self.responders |= debug_responders("aioinformer", self.tables)
+
+        if recorder is not None:
+            self.responders |= recording_responders(recorder)
 
     def __repr__(self) -> str:
         return f"<Serving {self._host or '*'}:{self.port}>"

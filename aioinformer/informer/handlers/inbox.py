@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["Batch", "CoalescingInbox", "Inbox", "Nothing", "Snapshot", "merged"]
+__all__ = [
+    "Batch",
+    "CoalescingInbox",
+    "Inbox",
+    "Nothing",
+    "Relisted",
+    "Snapshot",
+    "merged",
+]
 
 
 class Batch(Protocol):
@@ -38,18 +46,25 @@ class Batch(Protocol):
 class Snapshot:
     """Batch of `Added` notifications that are created on delivery."""
 
-    __slots__ = ("_initial", "_objects")
+    __slots__ = ("_objects", "initial")
 
     def __init__(self, objects: list[KubeObject], *, initial: bool = True) -> None:
         self._objects = objects
-        self._initial = initial
+        self.initial: bool = initial
+        """True for objects that existed when the informer, or the handler, started."""
 
     def __len__(self) -> int:
         return len(self._objects)
 
     def __iter__(self) -> Iterator[Notification]:
         for obj in self._objects:
-            yield Added(obj, self._initial)
+            yield Added(obj, self.initial)
+
+
+class Relisted(list["Notification"]):
+    """Batch of the changes that a list has made, compared with the store."""
+
+    __slots__ = ()
 
 
 class Inbox:

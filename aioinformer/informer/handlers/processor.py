@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from aioinformer._runnables import Runnable, Runnables
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import InformerStopped
-from aioinformer.informer.handlers.inbox import Snapshot
+from aioinformer.informer.handlers.inbox import Relisted, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +24,30 @@ if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["Processor"]
+__all__ = ["Observer", "Processor"]
 
 logger: Final = guarded_logger(__name__)
 
 LATE_SECONDS = 10.0
 """Seconds after the cancellation of the handlers at which those still running are
 logged."""
+
+
+class Observer(Protocol):
+    """Receiver of all batches of an informer, in the steps that change its store.
+
+    Unlike a listener, it has neither a queue nor a task. It must not wait, raise, or
+    change what it is given.
+    """
+
+    def put(self, batch: Batch) -> None:
+        """Receive changes; a `Snapshot` or `Relisted` if a list has made them."""
+
+    def mark_synced(self) -> None:
+        """Receive that everything of the first complete list was put."""
+
+    def state_changed(self) -> None:
+        """Receive that the phase, the failures or the last error may have changed."""
 
 
 class Processor:
@@ -42,6 +59,8 @@ class Processor:
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self.observers: tuple[Observer, ...] = ()
+        """Observers that receive new batches."""
         # Listeners added later get the context variables of the run, not those of the
         # task that adds them, such as a web request.
         self._tasks = Runnables(lambda _, failure: self._fail(failure))
@@ -59,8 +78,8 @@ class Processor:
 
     @property
     def wants_changes(self) -> bool:
-        """True if there is a listener."""
-        return bool(self._listeners)
+        """True if there is a listener or an observer."""
+        return bool(self._listeners or self.observers)
 
     @property
     def busy(self) -> bool:
@@ -109,19 +128,25 @@ class Processor:
         for listener in self._listeners:
             listener.put(batch, now, since)
 
+        for observer in self.observers:
+            observer.put(batch)
+
     def publish_list(self, objects: Mapping[str, KubeObject], *, initial: bool) -> None:
         """Queue `Added` notifications of all objects for all listeners."""
-        if self._listeners:
+        if self.wants_changes:
             self.publish(Snapshot(list(objects.values()), initial=initial))
 
     def prepare(self, batch: list[Notification]) -> list[Notification]:
-        """Return the batch to publish, the same one."""
-        return batch
+        """Return the batch to publish, which tells observers that a list has made it."""
+        return Relisted(batch)
 
     def mark_synced(self) -> None:
         """Record that the listeners' queues have all of the first complete list."""
         for listener in self._listeners:
             listener.mark_synced()
+
+        for observer in self.observers:
+            observer.mark_synced()
 
     async def run(self) -> None:
         """Run the listeners.

@@ -1,0 +1,139 @@
+"""`aioinformer record`: records informers of a cluster into a file."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aioinformer.cli.error_messages import CommandError
+from aioinformer.cli.output import counted, one_line, print_text
+from aioinformer.cli.resource_names import find_resource
+from aioinformer.cli.running import pause, raise_informer_failure
+from aioinformer.informer import SharedInformerFactory
+from aioinformer.recording import record as recorder_of
+
+if TYPE_CHECKING:
+    from aioinformer.cli.connection import ConnectionOptions
+    from aioinformer.client import Client
+    from aioinformer.informer import SharedInformer
+    from aioinformer.model.resource import Resource
+
+__all__ = ["RecordOptions", "record"]
+
+# Time limit of the first lists.
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordOptions:
+    """Options of the command."""
+
+    resources: tuple[str, ...]
+    """Names of the resources, as for `find_resource()`."""
+
+    file: str
+    """Path of the recording."""
+
+    namespaces: tuple[str, ...] = ()
+    """Namespaces; empty for the default of the connection."""
+
+    all_namespaces: bool = False
+    """True for all namespaces."""
+
+    labels: str = ""
+    """Label selector; empty for all."""
+
+    redact: tuple[str, ...] = ()
+    """Paths of fields to replace."""
+
+    secrets: bool = False
+    """True to record the data of Secrets."""
+
+    hash_names: bool = False
+    """True to replace names by hashes."""
+
+    rotate_bytes: int | None = None
+    """Size from which a new file begins; None for no limit."""
+
+    rotate_every: float | None = None
+    """Seconds after which a new file begins; None for no limit."""
+
+    keep: int | None = None
+    """Number of full files to keep; None for all."""
+
+    seconds: float | None = None
+    """Seconds to record. None for no end."""
+
+
+async def record(options: RecordOptions, target: ConnectionOptions) -> int:
+    """Record until the time is over, or cancelled. Return 0.
+
+    Raises:
+        CommandError: If a resource is unknown, or the namespaces do not fit.
+        AioInformerError: If an option is invalid, or the server refused twice.
+        RecordingError: If the file cannot be written.
+
+    Cancellation:
+        Ends the recording, and prints a summary.
+    """
+    if options.namespaces and options.all_namespaces:
+        raise CommandError("-n and -A cannot be combined: omit one of them.")
+
+    async with target.client() as client:
+        factory = SharedInformerFactory(client)
+        for name in options.resources:
+            resource = await find_resource(name, client)
+            _informer(factory, options, resource, client, target)
+
+        return await _record(options, factory)
+
+
+def _informer(
+    factory: SharedInformerFactory,
+    options: RecordOptions,
+    resource: Resource,
+    client: Client,
+    target: ConnectionOptions,
+) -> SharedInformer:
+    namespaces = options.namespaces
+    if resource.namespaced and not (namespaces or options.all_namespaces):
+        default = target.namespace(client.config)
+        namespaces = (default,) if default else ()
+
+    if not resource.namespaced:
+        namespaces = ()
+
+    return factory.informer(
+        resource, namespace=namespaces or None, label_selector=options.labels
+    )
+
+
+async def _record(options: RecordOptions, factory: SharedInformerFactory) -> int:
+    recorder = recorder_of(
+        factory,
+        options.file,
+        redact=options.redact,
+        hide_secrets=not options.secrets,
+        hash_names=options.hash_names,
+        rotate_bytes=options.rotate_bytes,
+        rotate_every=options.rotate_every,
+        keep=options.keep,
+    )
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        async with recorder, factory:
+            await factory.wait_for_cache_sync(_SECONDS)
+            names = ", ".join(it.name for it in factory.informers)
+            print_text(one_line(f"Recording {names} to {options.file}."))
+            async with asyncio.TaskGroup() as group:
+                failure = group.create_task(raise_informer_failure(factory))
+                await pause(options.seconds)
+                failure.cancel()
+    finally:
+        seconds = loop.time() - began
+        changes = counted(recorder.changes, "change")
+        print_text(f"Recorded {changes} in {seconds:.1f} s.")
+
+    return 0

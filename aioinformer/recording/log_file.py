@@ -1,0 +1,298 @@
+"""Recordings as files: `LogFile` writes one, `read_lines` reads them.
+
+A file is a sequence of zstd frames. Each flush ends a block, so a file that was cut off
+is readable up to its last flush. A program that continues a file begins a new frame.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from aioinformer.errors import OptionsError, RecordingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import BinaryIO
+
+__all__ = ["LogFile", "TextReader", "compressor", "read_lines"]
+
+SUFFIX: Final = ".alog"
+"""Usual ending of the names of recordings."""
+
+_LEVEL: Final = 1
+# 8 MiB: of a thousand pods, the previous state of each is in it.
+_WINDOW_LOG: Final = 23
+# After so many bytes a new frame begins, so that a damaged one does not take all.
+_FRAME_BYTES: Final = 256 * 1024 * 1024
+_READ_BYTES: Final = 256 * 1024
+# Of the format of zstd frames, RFC 8878.
+_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+# The beginning of a frame of `compressor()`: it has a checksum, and that window.
+_OURS: Final = _MAGIC + bytes([0x04, (_WINDOW_LOG - 10) << 3])
+_BLOCK_HEADER: Final = 3
+_MOST_BLOCK: Final = 128 * 1024
+_REPEATED, _RESERVED = 1, 3
+
+
+def _zstandard() -> Any:
+    """Import the package.
+
+    Raises:
+        OptionsError: If it is not installed.
+    """
+    try:
+        return import_module("zstandard")
+    except ImportError as exc:
+        raise OptionsError(
+            "recordings need zstandard: pip install 'aioinformer[zstd]'"
+        ) from exc
+
+
+def compressor() -> Any:
+    """Return a compressor of frames.
+
+    Raises:
+        OptionsError: If the package is not installed.
+    """
+    zstandard = _zstandard()
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        _LEVEL, window_log=_WINDOW_LOG, write_checksum=True
+    )
+    return zstandard.ZstdCompressor(compression_params=parameters)
+
+
+class LogFile:
+    """File that lines are appended to. For one thread.
+
+    Args:
+        path: Path of the file, which is created or continued.
+
+    Raises:
+        OptionsError: If the package for zstd is not installed.
+        OSError: If the file cannot be opened.
+
+    Attributes:
+        path: Path of the file.
+        raw_bytes: Bytes written so far, before compression.
+        bytes: Bytes of the file that were written so far.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._zstandard = _zstandard()
+        self._compressor = compressor()
+        self.path = path
+        self.raw_bytes: int = 0
+        self.bytes: int = 0
+        # Recordings may have what only their owner may read.
+        self._file: BinaryIO = open(path, "ab", buffering=0, opener=_private)  # noqa: SIM115 - closed by close()
+        self._frame: Any = None
+        self._in_frame = 0
+
+    def write(self, text: bytes) -> None:
+        """Write whole lines, and pass them to the operating system.
+
+        Raises:
+            OSError: If they cannot be written, for example because the disk is full.
+        """
+        if self._frame is None:
+            self._frame = self._compressor.compressobj()
+
+        frame = self._frame
+        self._in_frame += len(text)
+        self.raw_bytes += len(text)
+        data = frame.compress(text)
+        if self._in_frame < _FRAME_BYTES:
+            data += frame.flush(self._zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+        else:
+            data += frame.flush()
+            self._frame, self._in_frame = None, 0
+
+        self._put(data)
+
+    def close(self) -> None:
+        """End the frame, and close the file. Idempotent.
+
+        Raises:
+            OSError: If the end cannot be written.
+        """
+        if self._file.closed:
+            return
+
+        with closing(self._file):
+            if self._frame is not None:
+                frame, self._frame = self._frame, None
+                self._put(frame.flush())
+
+    def discard(self) -> None:
+        """Close the file without ending the frame. Idempotent."""
+        self._file.close()
+
+    def _put(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = self._file.write(rest) or 0
+            self.bytes += written
+            rest = rest[written:]
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+class TextReader:
+    """Text of a recording, from compressed bytes that are fed in pieces.
+
+    It feeds one block after the other. So nothing before a damaged one is lost, and a
+    frame that was cut off, as by a kill, does not hide the one that follows it.
+
+    Attributes:
+        skipped: Number of compressed bytes that could not be read.
+        frames: Number of frames that were begun.
+    """
+
+    def __init__(self) -> None:
+        self._zstandard = _zstandard()
+        self._decompressor = self._zstandard.ZstdDecompressor(max_window_size=2**27)
+        self._frame: Any = None
+        self._has_checksum = False
+        self._buffer = bytearray()
+        # True if nothing follows what is in the buffer.
+        self._ends = False
+        self.skipped: int = 0
+        self.frames: int = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield pieces of the text; an empty one where something was skipped."""
+        buffer = self._buffer
+        buffer += data
+        while True:
+            if self._frame is None and self._skip_to_frame():
+                yield b""
+
+            size = self._size_of_next()
+            # What was cut off may seem to go on in the next frame.
+            beyond = len(_OURS) - 1 if size else len(_OURS)
+            if size is None or len(buffer) < size + (0 if self._ends else beyond):
+                return
+
+            # The header of a frame is one by itself.
+            begins = buffer.find(_OURS, self._frame is None, size + beyond)
+            text = None
+            if begins < 0 and size:
+                text = self._decompressed(bytes(buffer[:size]))
+
+            if text is None:
+                self._frame = None
+                self._skip(1 if begins < 0 else begins)
+                yield b""
+                continue
+
+            del buffer[:size]
+            if text:
+                yield text
+
+            if self._frame.eof:
+                self._frame = None
+
+    def finish(self) -> Iterator[bytes]:
+        """Yield the rest at the end: the next frame may be within a block cut off."""
+        self._ends = True
+        yield from self.feed(b"")
+        while self._buffer:
+            self._frame = None
+            self._skip(1)
+            yield b""
+            yield from self.feed(b"")
+
+    def _decompressed(self, block: bytes) -> bytes | None:
+        """Return the text of a block or a header; None if it is damaged."""
+        try:
+            if self._frame is None:
+                self._frame = self._decompressor.decompressobj()
+                self.frames += 1
+
+            text: bytes = self._frame.decompress(block)
+        except self._zstandard.ZstdError:
+            return None
+
+        return text
+
+    def _size_of_next(self) -> int | None:
+        """Return the size of the next header or block.
+
+        0 if it cannot be one, None if too few bytes are known.
+        """
+        buffer = self._buffer
+        if self._frame is None:
+            if len(buffer) <= len(_MAGIC):
+                return None
+
+            flags = buffer[len(_MAGIC)]
+            single = bool(flags & 0x20)
+            self._has_checksum = bool(flags & 0x04)
+            content = (int(single), 2, 4, 8)[flags >> 6]
+            return len(_MAGIC) + 1 + (not single) + (0, 1, 2, 4)[flags & 3] + content
+
+        if len(buffer) < _BLOCK_HEADER:
+            return None
+
+        header = int.from_bytes(buffer[:_BLOCK_HEADER], "little")
+        last, kind, size = header & 1, header >> 1 & 3, header >> 3
+        if kind == _RESERVED or size > _MOST_BLOCK:
+            return 0
+
+        size = 1 if kind == _REPEATED else size
+        return _BLOCK_HEADER + size + (4 if last and self._has_checksum else 0)
+
+    def _skip_to_frame(self) -> bool:
+        """Skip what is not the beginning of a frame. Return True if there was any."""
+        start = self._buffer.find(_MAGIC)
+        if start < 0:
+            # The beginning of a frame may be cut by the end of the piece.
+            start = max(0, len(self._buffer) - len(_MAGIC) + 1)
+
+        return self._skip(start)
+
+    def _skip(self, count: int) -> bool:
+        del self._buffer[:count]
+        self.skipped += count
+        return bool(count)
+
+
+def read_lines(path: Path, reader: TextReader | None = None) -> Iterator[list[bytes]]:
+    """Read the lines of a file, in portions. A line that is cut off is left out.
+
+    Args:
+        path: Path of the file.
+        reader: Reader that counts what is skipped; None for one of its own.
+
+    Raises:
+        RecordingError: If it is not a recording.
+        OptionsError: If the package for zstd is not installed.
+        OSError: If it cannot be read.
+    """
+    reader = TextReader() if reader is None else reader
+    rest = b""
+    for text in _texts(path, reader):
+        if not text:
+            rest = b""  # what follows does not continue the line
+            continue
+
+        *lines, rest = (rest + text).split(b"\n")
+        if lines:
+            yield lines
+
+    if not reader.frames and path.stat().st_size:
+        raise RecordingError(f"{path} is not a recording: it has no zstd frames")
+
+
+def _texts(path: Path, reader: TextReader) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while data := file.read(_READ_BYTES):
+            yield from reader.feed(data)
+
+    yield from reader.finish()

@@ -1,0 +1,231 @@
+"""`Reading`: the entries of a recording, from its lines. Pure.
+
+Parts that were appended to a file have times and numbers of their own. Here, all times
+are seconds since the first header, and informers are told apart by their names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from aioinformer.errors import DecodeError, RecordingError
+from aioinformer.recording.lines import CHANGES, Header, InformerLine, Line, parsed
+from aioinformer.watch.decoding import ObjectDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aioinformer.model.objects import KubeObject
+
+__all__ = ["Change", "Happening", "Reading"]
+
+_GROUPS: Final = frozenset({"SNAPSHOT", "LIST", "RELIST"})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """State of an object in a recording.
+
+    Attributes:
+        kind: `LISTED`, `ADDED`, `MODIFIED` or `DELETED`.
+        obj: State of the object.
+        unknown: True for a deletion that was missed, and found by a list.
+        moved: True if the object left because of another selection.
+        replaced: True if the deletion of an earlier object of its name was missed.
+    """
+
+    kind: str
+    obj: KubeObject
+    unknown: bool = False
+    moved: bool = False
+    replaced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Entry of a recording.
+
+    Attributes:
+        t: Seconds since the beginning of the recording's first part.
+        informer: Informer that it is about; None for the whole recording.
+        kind: `SNAPSHOT`, `LIST`, `RELIST`, `CHANGE`, `SYNCED`, `STATUS` or `END`.
+        changes: States of objects.
+        version: Resource version of the store after a list.
+        initial: True for a first list.
+        phase: Phase of the informer, of a `STATUS`.
+        failures: Its failures in a row.
+        text: Explanation, such as the last error.
+    """
+
+    t: float
+    informer: InformerLine | None
+    kind: str
+    changes: list[Change] = field(default_factory=list)
+    version: str = ""
+    initial: bool = False
+    phase: str = ""
+    failures: int = 0
+    text: str = ""
+
+
+class Reading:
+    """Entries of a recording, from lines that are fed in order.
+
+    Attributes:
+        header: Header of the first part; None before it was read.
+        informers: Informers that were read, in the order of their first line.
+        unreadable: Number of lines that could not be read.
+        end: Seconds of the last line.
+    """
+
+    def __init__(self) -> None:
+        self.header: Header | None = None
+        self.informers: list[InformerLine] = []
+        self.unreadable: int = 0
+        self.end: float = 0.0
+        self._started: datetime | None = None
+        # Time of the header of the current part.
+        self._part_started: datetime | None = None
+        # Seconds to add to the times of the current part.
+        self._shift = 0.0
+        self._numbers: dict[int, InformerLine] = {}
+        self._decoders: dict[str, ObjectDecoder] = {}
+        # Informers whose next list begins anew, as their process has.
+        self._begins: set[str] = set()
+        # The group that is not complete yet.
+        self._group: Line | None = None
+        self._changes: list[Change] = []
+
+    @property
+    def started(self) -> datetime:
+        """Time at which `t` is 0.
+
+        Raises:
+            RecordingError: If there is no header.
+        """
+        if self._started is None:
+            raise RecordingError("recording has no header")
+
+        return self._started
+
+    def moment(self, t: float) -> datetime:
+        """Return the time of an entry."""
+        return self.started + timedelta(seconds=t)
+
+    def feed(self, lines: Iterable[bytes]) -> Iterator[Happening]:
+        """Yield the entries of lines. A group that is cut off is left out."""
+        for text in lines:
+            try:
+                line = parsed(text)
+                happened = self._take(line)
+            except DecodeError:
+                if self.header is None:
+                    raise
+
+                self.unreadable += 1
+                continue
+
+            if happened is not None:
+                yield happened
+
+    def _take(self, line: Header | InformerLine | Line) -> Happening | None:
+        if isinstance(line, Header):
+            self._begin_part(line)
+            return None
+
+        t = line.t + self._shift
+        self.end = max(self.end, t)
+        if isinstance(line, InformerLine):
+            self._add(line)
+            return None
+
+        informer = self._numbers.get(line.s)
+        if informer is None and line.s >= 0:
+            raise DecodeError(f"informer {line.s} is not described")
+
+        if line.e in _GROUPS:
+            self._group, self._changes = line, []
+            return self._completed(t)
+
+        if line.e in CHANGES or line.e == "LISTED":
+            assert informer is not None
+            change = self._change(line, informer)
+            if self._group is None:
+                if line.e == "LISTED":  # of a group that was cut off
+                    return None
+
+                return Happening(t, informer, "CHANGE", [change])
+
+            self._changes.append(change)
+            return self._completed(t)
+
+        self._group = None
+        return Happening(
+            t,
+            informer,
+            line.e,
+            phase=line.phase,
+            failures=line.failures,
+            text=line.text,
+        )
+
+    def _completed(self, t: float) -> Happening | None:
+        """Return the group if it is complete."""
+        group = self._group
+        assert group is not None
+        if len(self._changes) < group.n:
+            return None
+
+        self._group = None
+        informer = self._numbers[group.s]
+        kind, begins = group.e, informer.name in self._begins
+        self._begins.discard(informer.name)
+        if kind == "LIST" and begins:
+            kind = "SNAPSHOT"  # of another process than before
+
+        return Happening(
+            t,
+            informer,
+            kind,
+            self._changes,
+            version=group.version,
+            initial=group.initial,
+            text=group.text,
+        )
+
+    def _change(self, line: Line, informer: InformerLine) -> Change:
+        decoder = self._decoders[informer.name]
+        obj = decoder.decode(bytes(line.o))
+        return Change(line.e, obj, line.unknown, line.moved, line.replaced)
+
+    def _begin_part(self, header: Header) -> None:
+        try:
+            started = datetime.fromisoformat(header.started).astimezone(UTC)
+        except ValueError as exc:
+            raise DecodeError(f"not a time: {header.started!r}") from exc
+
+        if self.header is None:
+            self.header, self._started = header, started
+        else:
+            # Another process, whose clock may be behind. Or the next file of the same.
+            same = started == self._part_started
+            self._shift = max(0.0 if same else self.end, self._seconds(started))
+            if not same:
+                self._begins = {it.name for it in self.informers}
+
+        self._part_started = started
+        self._group = None
+
+    def _seconds(self, moment: datetime) -> float:
+        return (moment - self.started).total_seconds()
+
+    def _add(self, line: InformerLine) -> None:
+        known = {it.name: it for it in self.informers}
+        if line.name not in known:
+            self.informers.append(line)
+            # An informer that knows no resource cannot name its objects' namespaces.
+            self._decoders[line.name] = ObjectDecoder(line.resource)
+
+        self._numbers[line.s] = known.get(line.name, line)

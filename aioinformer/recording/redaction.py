@@ -1,0 +1,218 @@
+"""`Redaction`: removes secrets from objects before they are recorded. Pure.
+
+A value is replaced by a keyed hash of itself. So a recording shows that a value has
+changed, or that two are equal, but not the value. The key is random, and stays in the
+process.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from aioinformer import json_codec
+from aioinformer.errors import DecodeError, OptionsError
+from aioinformer.model.resources import SECRETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aioinformer.model.objects import KubeObject
+    from aioinformer.model.resource import Resource
+
+__all__ = ["Redaction"]
+
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+# Fields of Secrets, and an annotation with a copy of them.
+_OF_SECRETS: Final = (
+    ("data", "*"),
+    ("stringData", "*"),
+    ("metadata", "annotations", _LAST_APPLIED),
+)
+
+# Fields that have names of objects, whatever they are fields of.
+_NAME_FIELDS: Final = frozenset(
+    {
+        "name",
+        "generateName",
+        "namespace",
+        "hostname",
+        "subdomain",
+        "host",
+        "nodeName",
+        "nominatedNodeName",
+        "claimName",
+        "volumeName",
+    }
+)
+_NAME_ENDING: Final = "Name"
+
+# Fields whose values are free text or have names as a part of them.
+_TEXTS: Final = frozenset({"message", "note", "selfLink"})
+
+
+class Redaction:
+    """Rules about what is replaced in objects.
+
+    Args:
+        fields: Paths of fields in all objects, such as `"spec.containers.*.env.*.value"`,
+            where `*` stands for all items. A whole object or list may be named.
+        hide_secrets: True to replace the data of Secrets.
+        hash_names: True to replace names, namespaces, labels' and annotations' values, and
+            texts that may contain names.
+
+    Raises:
+        OptionsError: If a path is empty.
+    """
+
+    def __init__(
+        self,
+        fields: Iterable[str] = (),
+        *,
+        hide_secrets: bool = True,
+        hash_names: bool = False,
+    ) -> None:
+        if isinstance(fields, str):
+            raise OptionsError(f"redact must be a list of paths, not {fields!r}")
+
+        self._paths: list[tuple[str, ...]] = []
+        self.fields: list[str] = [*fields]
+        """Paths of the fields that are replaced, as they are in the header."""
+        for field in self.fields:
+            given: Any = field
+            steps = tuple(given.split(".")) if isinstance(given, str) else ("",)
+            if not all(steps):
+                raise OptionsError(f"redact has no path of a field: {field!r}")
+
+            self._paths.append(steps)
+
+        self._secrets = hide_secrets
+        if hide_secrets:
+            self.fields = ["data and stringData of Secrets", *self.fields]
+
+        self.hash_names = hash_names
+        key = secrets.token_bytes(32)
+
+        @lru_cache(maxsize=4096)
+        def mark(value: str) -> str:
+            return hmac.new(key, value.encode(), hashlib.sha256).hexdigest()[:12]
+
+        self._mark = mark
+
+    def name(self, name: str) -> str:
+        """Return a name as it is recorded."""
+        return f"n{self._mark(name)}" if self.hash_names and name else name
+
+    def function_for(self, resource: Resource | None) -> Callable[[KubeObject], bytes]:
+        """Return a function that returns the JSON to record of an object.
+
+        Args:
+            resource: Resource of the objects; None if it is unknown.
+        """
+        paths = list(self._paths)
+        unsure = resource is None
+        is_secret = resource is not None and (resource.group, resource.plural) == (
+            SECRETS.group,
+            SECRETS.plural,
+        )
+        if self._secrets and (is_secret or unsure):
+            paths = [*_OF_SECRETS, *paths]
+
+        if not paths and not self.hash_names:
+            return _raw
+
+        def redacted(obj: KubeObject) -> bytes:
+            try:
+                body = json_codec.loads(obj.raw)
+                if not isinstance(body, dict):
+                    raise DecodeError("not an object")
+
+                for path in paths:
+                    self._replace(body, path, encoded=path is _OF_SECRETS[0])
+
+                if self.hash_names:
+                    self._hash_names(body)
+            except (ValueError, RecursionError, DecodeError):
+                # What cannot be read cannot be redacted.
+                body = self._identity(obj)
+
+            return json_codec.dumps(body)
+
+        return redacted
+
+    def _identity(self, obj: KubeObject) -> dict[str, Any]:
+        metadata = {
+            "name": self.name(obj.name),
+            "namespace": self.name(obj.namespace),
+            "uid": obj.uid,
+            "resourceVersion": obj.resource_version,
+        }
+        return {"metadata": {name: it for name, it in metadata.items() if it}}
+
+    def _replace(self, value: Any, path: tuple[str, ...], *, encoded: bool) -> None:
+        """Replace the values of a path below a value, which may be base64."""
+        step, rest = path[0], path[1:]
+        if isinstance(value, dict):
+            keys: Iterable[Any] = list(value) if step == "*" else [step]
+            keys = [key for key in keys if key in value]
+        elif isinstance(value, list) and (step == "*" or step.isdecimal()):
+            every = range(len(value))
+            keys = every if step == "*" else [it for it in every if it == int(step)]
+        else:
+            return
+
+        for key in keys:
+            if rest:
+                self._replace(value[key], rest, encoded=encoded)
+            else:
+                value[key] = self._hidden(value[key], encoded=encoded)
+
+    def _hidden(self, value: Any, *, encoded: bool = False) -> Any:
+        """Return a value of the same type that tells nothing but equality."""
+        if isinstance(value, dict):
+            return {key: self._hidden(it) for key, it in value.items()}
+
+        if isinstance(value, list):
+            return [*map(self._hidden, value)]
+
+        if isinstance(value, str):
+            text = f"redacted-{self._mark(value)}"
+            # A server accepts nothing else as the data of a Secret.
+            return base64.b64encode(text.encode()).decode() if encoded else text
+
+        return None if value is None else type(value)()
+
+    def _hash_names(self, value: Any) -> None:
+        if isinstance(value, list):
+            for it in value:
+                self._hash_names(it)
+
+            return
+
+        if not isinstance(value, dict):
+            return
+
+        for key, it in value.items():
+            if isinstance(it, str):
+                if key in _NAME_FIELDS or key.endswith(_NAME_ENDING):
+                    value[key] = self.name(it)
+                elif key in _TEXTS:
+                    value[key] = self._hidden(it)
+            elif key in {"labels", "annotations", "matchLabels"} and isinstance(
+                it, dict
+            ):
+                value[key] = {
+                    label: self.name(text) if isinstance(text, str) else text
+                    for label, text in it.items()
+                }
+            else:
+                self._hash_names(it)
+
+
+def _raw(obj: KubeObject) -> bytes:
+    return obj.raw

@@ -1,0 +1,570 @@
+"""Where a recorder's entries go: `FileSink` writes them, `RingSink` keeps the last ones.
+
+Everything here runs in the thread of the recorder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from msgspec.structs import replace
+
+from aioinformer import __version__
+from aioinformer.informer.notifications import Added, Deleted, Updated, object_of
+from aioinformer.recording.lines import (
+    FORMAT,
+    Header,
+    InformerLine,
+    change_line,
+    encoded,
+    plain_line,
+)
+from aioinformer.recording.log_file import LogFile, TextReader, compressor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from aioinformer.informer.handlers.inbox import Snapshot
+    from aioinformer.informer.notifications import Notification
+    from aioinformer.model.objects import KubeObject
+    from aioinformer.recording.redaction import Redaction
+
+__all__ = [
+    "Entry",
+    "FileSink",
+    "Listed",
+    "Note",
+    "Relist",
+    "RingSink",
+    "Sink",
+    "Whole",
+    "stamped",
+]
+
+_UNKNOWN: Final = b'"unknown":true,'
+_MOVED: Final = b'"moved":true,'
+_REPLACED: Final = b'"replaced":true,'
+
+# A part of the ring is dropped at once.
+_SEGMENTS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """All objects of an informer."""
+
+    objects: list[KubeObject]
+    version: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Objects of a list into an empty store."""
+
+    batch: Snapshot
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relist:
+    """Changes that a list has made."""
+
+    batch: list[Notification]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Line without an object."""
+
+    kind: str
+    fields: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that happened to an informer.
+
+    Attributes:
+        t: Seconds since the start of the recorder.
+        informer: Number of the informer.
+        what: What has happened; a list has changes of a watch.
+    """
+
+    t: float
+    informer: int
+    what: InformerLine | Note | Whole | Listed | Relist | list[Notification]
+
+
+Portion: TypeAlias = "list[Entry]"
+
+
+class Sink(Protocol):
+    """Receiver of entries, in order."""
+
+    path: Path
+    """Path of the file that is written, or, with a time, of those that are saved."""
+
+    full: bool
+    """True if it waits for `rotate()`."""
+
+    seconds: float
+    """Seconds that are kept in memory."""
+
+    def begin(self, started: datetime) -> None:
+        """Begin. Raises `OSError`."""
+
+    def write(self, portion: Portion) -> None:
+        """Take entries. Raises `OSError`."""
+
+    def rotate(self, now: datetime) -> None:
+        """Begin a new file, which the next entries complete. Raises `OSError`."""
+
+    def save(self, path: Path, t: float, now: dict[int, Whole]) -> None:
+        """Write what is kept in memory. Raises `OSError`.
+
+        Args:
+            path: Path of the file.
+            t: Seconds since the start of the recorder.
+            now: All objects of each informer, after everything that was written.
+        """
+
+    def close(self, t: float) -> None:
+        """End. Raises `OSError`."""
+
+
+class _Encoder:
+    """Encoder of entries as lines."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self._redaction = redaction
+        self.informers: dict[int, InformerLine] = {}
+        self._raw_of: dict[int, Callable[[KubeObject], bytes]] = {}
+
+    def header(self, started: datetime) -> bytes:
+        return encoded(
+            Header(
+                aioinformer_recording=FORMAT,
+                started=_utc(started),
+                program=f"aioinformer {__version__}",
+                names="hashed" if self._redaction.hash_names else "plain",
+                redacted=self._redaction.fields,
+            )
+        )
+
+    def add(self, line: InformerLine) -> bytes:
+        self.informers[line.s] = line
+        resource = line.resource if line.plural else None
+        self._raw_of[line.s] = self._redaction.function_for(resource)
+        return encoded(line)
+
+    def listed(
+        self,
+        kind: str,
+        t: float,
+        informer: int,
+        objects: Iterable[KubeObject],
+        **more: Any,
+    ) -> Iterator[bytes]:
+        """Yield a line, and one for each object."""
+        raw_of = self._raw_of[informer]
+        objects = list(objects)
+        more = {name: it for name, it in more.items() if it}
+        yield plain_line(kind, t, informer, n=len(objects), **more)
+        for obj in objects:
+            yield change_line("LISTED", t, informer, raw_of(obj))
+
+    def line_of(
+        self, t: float, informer: int, event: Notification, more: bytes = b""
+    ) -> bytes:
+        """Return the line of a change."""
+        raw_of = self._raw_of[informer]
+        if type(event) is Updated:
+            return change_line("MODIFIED", t, informer, raw_of(event.new))
+
+        if isinstance(event, Deleted):
+            more += _UNKNOWN if event.final_state_unknown else b""
+            more += _MOVED if event.reason else b""
+            return change_line("DELETED", t, informer, raw_of(event.obj), more)
+
+        return change_line("ADDED", t, informer, raw_of(object_of(event)), more)
+
+    def lines(self, entry: Entry) -> Iterator[bytes]:
+        """Yield the lines of an entry."""
+        t, number, what = entry.t, entry.informer, entry.what
+        more: dict[str, Any]
+        if isinstance(what, Note):
+            yield plain_line(what.kind, t, number, **what.fields)
+        elif isinstance(what, InformerLine):
+            yield self.add(replace(what, t=round(t, 6)))
+        elif isinstance(what, Whole):
+            more = {"version": what.version, "text": what.text}
+            yield from self.listed("SNAPSHOT", t, number, what.objects, **more)
+        elif isinstance(what, Listed):
+            objects = list(map(object_of, what.batch))
+            more = {"version": what.version, "initial": what.batch.initial}
+            yield from self.listed("LIST", t, number, objects, **more)
+        elif isinstance(what, Relist):
+            more = {"n": len(what.batch), "version": what.version}
+            yield plain_line("RELIST", t, number, **more)
+            for event in what.batch:
+                yield self.line_of(t, number, event)
+        else:
+            yield from self._change_lines(t, number, what)
+
+    def _change_lines(
+        self, t: float, number: int, batch: list[Notification]
+    ) -> Iterator[bytes]:
+        """Yield the lines of changes of a watch."""
+        # Deletion that was missed. If the next change is the addition of another object
+        # of its name, that tells enough.
+        gone: Deleted | None = None
+        for event in batch:
+            if gone is not None:
+                before, gone = gone, None
+                if isinstance(event, Added) and event.obj.key == before.obj.key:
+                    yield self.line_of(t, number, event, _REPLACED)
+                    continue
+
+                yield self.line_of(t, number, before)
+
+            if isinstance(event, Deleted) and event.final_state_unknown:
+                gone = event
+            else:
+                yield self.line_of(t, number, event)
+
+        if gone is not None:
+            yield self.line_of(t, number, gone)
+
+
+# Enough to be compressed well, and little in memory.
+_PIECE_BYTES: Final = 1024 * 1024
+
+
+class FileSink:
+    """Sink that appends to a file.
+
+    Args:
+        path: Path of the file.
+        redaction: Rules for objects.
+        rotate_bytes: Size from which the file is full; None for no limit.
+        rotate_seconds: Age from which the file is full; None for no limit.
+        keep: Number of full files to keep; None for all.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        redaction: Redaction,
+        rotate_bytes: int | None = None,
+        rotate_seconds: float | None = None,
+        keep: int | None = None,
+    ) -> None:
+        self.path = path
+        self.full: bool = False
+        self.seconds: float = 0.0
+        self._encoder = _Encoder(redaction)
+        self._rotate_bytes = rotate_bytes
+        self._rotate_seconds = rotate_seconds
+        self._keep = keep
+        self._file: LogFile | None = None
+        self._started = datetime.now(UTC)
+        # Seconds since the start at which the current file began.
+        self._since = 0.0
+
+    def begin(self, started: datetime) -> None:
+        """Open the file. Raises `OSError`."""
+        self._started = started
+        self._open()
+
+    def write(self, portion: Portion) -> None:
+        """Append entries. Raises `OSError`."""
+        assert self._file is not None
+        waiting: list[bytes] = []
+        size = 0
+        for entry in portion:
+            for line in self._encoder.lines(entry):
+                waiting.append(line)
+                size += len(line)
+                if size >= _PIECE_BYTES:
+                    self._file.write(b"".join(waiting))
+                    waiting, size = [], 0
+
+        if waiting:
+            self._file.write(b"".join(waiting))
+
+        if portion:
+            age = portion[-1].t - self._since
+            self.full = _reaches(self._file.bytes, self._rotate_bytes) or _reaches(
+                age, self._rotate_seconds
+            )
+
+    def rotate(self, now: datetime) -> None:
+        """Rename the full file, and begin another one. Raises `OSError`."""
+        if self._file is not None:
+            self._file.close()
+            began = self._started + timedelta(seconds=self._since)
+            self.path.rename(stamped(self.path, began))
+            self._delete_old()
+
+        self._since = (now - self._started).total_seconds()
+        self._open()
+        self.full = False
+
+    def save(self, path: Path, t: float, now: dict[int, Whole]) -> None:
+        """Do nothing: everything was written."""
+
+    def close(self, t: float) -> None:
+        """End the file. Raises `OSError`."""
+        if self._file is not None:
+            try:
+                self._file.write(plain_line("END", t))
+                self._file.close()
+            finally:
+                self._file.discard()
+
+    def _open(self) -> None:
+        file = LogFile(self.path)
+        lines = [self._encoder.header(self._started)]
+        lines += map(encoded, self._encoder.informers.values())
+        try:
+            file.write(b"".join(lines))
+        except BaseException:
+            file.discard()
+            raise
+
+        self._file = file
+
+    def _delete_old(self) -> None:
+        if self._keep is None:
+            return
+
+        stem, suffix = self.path.stem, self.path.suffix
+        full = sorted(self.path.parent.glob(f"{_escaped(stem)}-*Z*{_escaped(suffix)}"))
+        for path in full[: max(0, len(full) - self._keep)]:
+            path.unlink(missing_ok=True)
+
+
+@dataclass(slots=True)
+class _Segment:
+    """Part of the ring.
+
+    Attributes:
+        began: Seconds since the start of the recorder.
+        ended: Seconds at its last entry so far.
+        versions: Resource version of each informer when it began.
+        before: Line of each object that it changes, before the first change, by
+            informer and key; None if the object did not exist.
+        lines: Lines, until it is complete.
+        packed: Compressed lines, when it is complete.
+        packed_before: Compressed lines of `before`, in that order.
+    """
+
+    began: float
+    versions: dict[int, str] = field(default_factory=dict)
+    before: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
+    lines: list[bytes] = field(default_factory=list)
+    packed: bytes = b""
+    packed_before: bytes = b""
+    ended: float = 0.0
+
+
+class RingSink:
+    """Sink that keeps the last entries in memory, compressed.
+
+    What it saves begins with all objects, which are those of now without the changes
+    that are kept. So it keeps the state of each object before its first change in a
+    segment, too. First lists are not kept: it begins after them.
+
+    Args:
+        path: Path of the files to save; the time of saving is added to its name.
+        redaction: Rules for objects.
+        seconds: Seconds to keep.
+    """
+
+    full = False
+
+    def __init__(self, path: Path, redaction: Redaction, seconds: float) -> None:
+        self.path = path
+        self.seconds = seconds
+        self._encoder = _Encoder(redaction)
+        self._started = datetime.now(UTC)
+        self._compressor = compressor()
+        self._segments: deque[_Segment] = deque([_Segment(0.0)])
+        # Resource versions of the informers, after the last entry.
+        self._versions: dict[int, str] = {}
+
+    def begin(self, started: datetime) -> None:
+        """Begin."""
+        self._started = started
+
+    def write(self, portion: Portion) -> None:
+        """Keep entries."""
+        for entry in portion:
+            self._advance(entry.t)
+            segment = self._segments[-1]
+            self._note_version(segment, entry)
+            if isinstance(entry.what, InformerLine):
+                self._encoder.add(entry.what)
+            elif isinstance(entry.what, Whole):
+                # The store has these objects, so they need not be kept, too.
+                if entry.what.text:  # changes before it are missing
+                    versions = dict(self._versions)
+                    self._segments = deque([_Segment(entry.t, versions)])
+
+            elif not (isinstance(entry.what, Listed) and entry.what.batch.initial):
+                if not isinstance(entry.what, Note):
+                    self._note_before(segment, entry.informer, entry.what)
+
+                segment.lines += self._encoder.lines(entry)
+                segment.ended = entry.t
+
+    def rotate(self, now: datetime) -> None:
+        """Do nothing: it is never full."""
+
+    def save(self, path: Path, t: float, now: dict[int, Whole]) -> None:
+        """Write what is kept. Raises `OSError`."""
+        self._advance(t)
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+
+        file = LogFile(path)
+        try:
+            began = self._segments[0].began
+            encoder = self._encoder
+            file.write(encoder.header(self._started))
+            for number, informer in encoder.informers.items():
+                file.write(encoded(informer))
+                if number in now:
+                    file.write(b"".join(self._whole(number, now[number], began)))
+
+            for segment in self._segments:
+                text = _unpacked(segment.packed) if segment.packed else b""
+                file.write(text + b"".join(segment.lines))
+
+            file.write(plain_line("END", t))
+            file.close()
+        finally:
+            file.discard()
+
+    def close(self, t: float) -> None:
+        """Forget everything."""
+        self._segments.clear()
+
+    def _whole(self, number: int, whole: Whole, began: float) -> Iterator[bytes]:
+        """Yield the lines of all objects as they were when the ring began."""
+        before: dict[str, bytes | None] = {}
+        for segment in self._segments:
+            for (informer, key), line in _before(segment).items():
+                if informer == number:
+                    before.setdefault(key, line)
+
+        listed = [obj for obj in whole.objects if obj.key not in before]
+        changed = [line for line in before.values() if line is not None]
+        version = self._segments[0].versions.get(number) or whole.version
+        more = {"n": len(listed) + len(changed), "version": version}
+        yield plain_line("SNAPSHOT", began, number, **more)
+        # Without its first line, which does not count the changed ones.
+        yield from islice(self._encoder.listed("", began, number, listed), 1, None)
+        yield from changed
+
+    def _note_version(self, segment: _Segment, entry: Entry) -> None:
+        number, what = entry.informer, entry.what
+        if isinstance(what, Whole | Listed | Relist):
+            self._versions[number] = what.version
+            if not isinstance(what, Relist):  # the ring begins after it
+                segment.versions[number] = what.version
+
+        elif isinstance(what, list) and what:
+            version = object_of(what[-1]).resource_version
+            self._versions[number] = version or self._versions.get(number, "")
+
+    def _note_before(
+        self,
+        segment: _Segment,
+        number: int,
+        what: Listed | Relist | list[Notification],
+    ) -> None:
+        """Keep the states of objects before their first change in a segment."""
+        batch = what if isinstance(what, list) else what.batch
+        raw_of = self._encoder._raw_of[number]  # noqa: SLF001 - of this module
+        before = segment.before
+        for event in batch:
+            key = (number, object_of(event).key)
+            if key not in before:
+                old = None
+                if isinstance(event, Updated):
+                    old = event.old
+                elif isinstance(event, Deleted):
+                    old = event.obj
+
+                line = None
+                if old is not None:
+                    line = change_line("LISTED", segment.began, number, raw_of(old))
+
+                before[key] = line
+
+    def _advance(self, t: float) -> None:
+        """Complete the current segment if it is old enough, and drop those too old."""
+        current = self._segments[-1]
+        if t - current.began < self.seconds / _SEGMENTS:
+            return
+
+        if current.lines:
+            current.packed = self._compressor.compress(b"".join(current.lines))
+            lines = [it for it in current.before.values() if it is not None]
+            current.packed_before = self._compressor.compress(b"".join(lines))
+            for key, line in current.before.items():
+                current.before[key] = None if line is None else b""
+
+            current.lines = []
+            self._segments.append(_Segment(t, dict(self._versions)))
+        else:
+            current.began, current.versions = t, dict(self._versions)
+
+        while len(self._segments) > 1 and self._segments[0].ended <= t - self.seconds:
+            self._segments.popleft()
+
+
+def _before(segment: _Segment) -> dict[tuple[int, str], bytes | None]:
+    """Return the lines of a segment's objects before it."""
+    if not segment.packed_before:
+        return dict(segment.before)
+
+    lines = iter(_unpacked(segment.packed_before).splitlines(keepends=True))
+    return {
+        key: None if it is None else next(lines) for key, it in segment.before.items()
+    }
+
+
+def _unpacked(data: bytes) -> bytes:
+    reader = TextReader()
+    return b"".join([*reader.feed(data), *reader.finish()])
+
+
+def _reaches(value: float, limit: float | None) -> bool:
+    return limit is not None and value >= limit
+
+
+def _utc(moment: datetime) -> str:
+    return (
+        moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    )
+
+
+def stamped(path: Path, moment: datetime) -> Path:
+    """Return a path with a time in its name: `incident-20260131T090000.123456Z.alog`."""
+    stamp = moment.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    return path.with_name(f"{path.stem}-{stamp}{path.suffix}")
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"[{it}]" if it in "[*?" else it for it in text)

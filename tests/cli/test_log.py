@@ -1,0 +1,187 @@
+"""`aioinformer log` shows what is in a recording, and its errors are one line."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from aioinformer.cli import log
+from aioinformer.cli.commands import aioinformer as command_line
+from aioinformer.cli.error_messages import CommandError
+from aioinformer.cli.log import LogOptions
+from aioinformer.recording.lines import (
+    Header,
+    InformerLine,
+    change_line,
+    encoded,
+    plain_line,
+)
+from aioinformer.recording.log_file import LogFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def pod(name: str, version: int, phase: str, **more: Any) -> bytes:
+    metadata = {"name": name, "namespace": "shop", "resourceVersion": str(version)}
+    body = {"metadata": metadata, "status": {"phase": phase}, **more}
+    return json.dumps(body).encode()
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> LogOptions:
+    """Write a recording of 100 s, which began at 09:00:00."""
+    path = tmp_path / "it.alog"
+    manager = {
+        "manager": "kubelet",
+        "time": "2026-01-31T09:00:10Z",
+        "fieldsV1": {"f:status": {"f:phase": {}}},
+    }
+    by_kubelet = json.loads(pod("web", 5, "Running"))
+    by_kubelet["metadata"]["managedFields"] = [manager]
+    lines = [
+        encoded(Header(aioinformer_recording=1, started="2026-01-31T09:00:00Z")),
+        encoded(
+            InformerLine(
+                t=0, e="INFORMER", s=0, name="pods in shop", plural="pods", kind="Pod"
+            )
+        ),
+        plain_line("LIST", 1.0, 0, n=2, version="4"),
+        change_line("LISTED", 1.0, 0, pod("web", 3, "Pending")),
+        change_line("LISTED", 1.0, 0, pod("old", 4, "Running")),
+        plain_line("SYNCED", 1.0, 0),
+        change_line("MODIFIED", 10.0, 0, json.dumps(by_kubelet).encode()),
+        plain_line("STATUS", 40.0, 0, phase="backing off", failures=1, text="410 Gone"),
+        plain_line("STATUS", 40.1, 0, phase="listing", failures=1, text="410 Gone"),
+        plain_line("RELIST", 50.0, 0, n=2, version="9"),
+        change_line("DELETED", 50.0, 0, pod("old", 4, "Running"), b'"unknown":true,'),
+        change_line("ADDED", 50.0, 0, pod("new<b>\x1b", 8, "Pending")),
+        change_line(
+            "MODIFIED", 90.0, 0, pod("web", 10, "Failed", spec={"a": "x" * 99})
+        ),
+    ]
+    file = LogFile(path)
+    file.write(b"".join(lines))
+    file.close()
+    return LogOptions(files=(str(path),))
+
+
+def shown(options: LogOptions, key: str = "", at: str = "", **more: str) -> str:
+    chosen = LogOptions(files=options.files, **more)
+    return "\n".join(str(it) for it in log.show(chosen, key, at))
+
+
+def test_ls_sums_up(options: LogOptions) -> None:
+    first, *table, failure, end = log.ls(options)
+    assert "2026-01-31 09:00:00 UTC, 90s, by " in first
+    assert [it.split() for it in table] == [
+        ["INFORMER", "OBJECTS", "ADDED", "MODIFIED", "DELETED", "RELISTS", "FAILURES"],
+        ["pods", "in", "shop", "2", "1", "2", "1", "1", "1"],
+    ]
+    assert failure == "last failure: backing off, 1 failures in a row: 410 Gone"
+    assert "its program was killed" in end
+
+
+def test_show_tells_what_changed_and_who_wrote_it(options: LogOptions) -> None:
+    text = shown(options, "shop/web")
+    assert text.splitlines() == [
+        "09:00:01.000  pods in shop  LISTED  shop/web  3",
+        "09:00:10.000  pods in shop  MODIFIED  shop/web  5",
+        '    status.phase: "Pending" -> "Running" (kubelet)',
+        "09:01:30.000  pods in shop  MODIFIED  shop/web  10",
+        f'    spec.a: nothing -> "{"x" * 56}...',
+        '    status.phase: "Running" -> "Failed"',
+    ]
+    everything = shown(options)
+    assert "RELIST  2 changes, version 9" in everything
+    assert "DELETED  shop/old  4  (missed)" in everything
+    assert "\x1b" not in everything
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "versions"),
+    [
+        ("5", "20s", ["5"]),
+        ("09:00:05", "09:01:00", ["5", "4", "8"]),
+        ("2026-01-31T09:01:00Z", "", ["10"]),
+        ("2026-01-31T10:01:00+01:00", "1m40s", ["10"]),
+        ("200", "", []),
+    ],
+)
+def test_times_choose_a_part(
+    options: LogOptions, since: str, until: str, versions: list[str]
+) -> None:
+    text = shown(options, output="json", since=since, until=until)
+    lines = [
+        json.loads(it[2:-1].encode().decode("unicode_escape"))
+        for it in text.splitlines()
+    ]
+    found = [
+        it["object"]["metadata"]["resourceVersion"] for it in lines if "object" in it
+    ]
+    assert found == versions
+
+
+def test_state_of_a_time(options: LogOptions) -> None:
+    state = yaml.safe_load(shown(options, "shop/web", "30s"))
+    assert state["status"]["phase"] == "Running"
+    assert "phase: Failed" in shown(options, "shop/web", output="yaml")
+    for key, at in (("shop/old", "60s"), ("shop/new", "5s")):
+        with pytest.raises(CommandError, match="no object"):
+            shown(options, key, at)
+
+
+def test_page_escapes_what_is_foreign(options: LogOptions) -> None:
+    text = shown(options, output="html")
+    assert text.startswith("<!doctype html>")
+    assert "<b>" not in text
+    assert "new&lt;b&gt;" in text
+    assert "<li><code>status.phase: &quot;Pending&quot;" in text
+
+
+def test_grep_and_diff(options: LogOptions) -> None:
+    found = [str(it).split()[4:6] for it in log.grep(options, r'"phase":\s*"Failed"')]
+    assert found == [["MODIFIED", "shop/web"]]
+    with pytest.raises(CommandError, match="not a regular expression"):
+        list(log.grep(options, "("))
+
+    lines = "\n".join(log.diff(options)).splitlines()
+    assert [it[:1] for it in lines if not it.startswith(" ")] == ["+", "-", "~"]
+    assert '    status.phase: "Pending" -> "Failed"' in lines
+    early = LogOptions(files=options.files, since="5", until="20")
+    assert "\n".join(log.diff(early)).splitlines() == [
+        "~ pods in shop shop/web",
+        '    status.phase: "Pending" -> "Running" (kubelet)',
+    ]
+    other = LogOptions(files=options.files, informer="nodes")
+    assert list(log.diff(other)) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "FILE", "shop/none"], "no changes of an object 'shop/none'"),
+        (["show", "FILE", "--from", "noon"], "'noon' is not a time"),
+        (["show", "FILE", "--at", "3"], "--at needs the KEY"),
+        (["ls", "missing"], "cannot read missing: No such file"),
+        (["grep", "FILE", "("], "not a regular expression"),
+        (["play", "FILE", "-i", "nodes"], "no informer 'nodes': it has 'pods in shop'"),
+    ],
+    ids=lambda it: " ".join(it) if isinstance(it, list) else "",
+)
+def test_errors_are_one_line(
+    options: LogOptions,
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [options.files[0] if it == "FILE" else it for it in arguments]
+    done = CliRunner().invoke(command_line, ["log", *arguments])
+    text = done.output + capsys.readouterr().err
+    assert done.exit_code == 2
+    assert message in text
+    assert "Traceback" not in text

@@ -1,0 +1,144 @@
+"""What a recording does not have: secrets, chosen fields, names."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from informer_helpers import running, settle
+
+from aioinformer import KubeObject, SharedInformer
+from aioinformer.model.resources import CONFIG_MAPS, PODS, SECRETS
+from aioinformer.recording import record
+from aioinformer.recording.log_file import read_lines
+from aioinformer.recording.redaction import Redaction
+from aioinformer.testing import FakeListerWatcher
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HIDDEN = "aGlkZGVu-sesame"
+SECRET = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {
+        "name": "tls",
+        "namespace": "shop",
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": f'{{"data":"{HIDDEN}"}}',
+            "other": "kept",
+        },
+    },
+    "data": {"key": HIDDEN, "same": HIDDEN, "other": "b3RoZXI="},
+    "stringData": {"plain": HIDDEN},
+}
+
+
+def redacted(redaction: Redaction, body: dict[str, Any], resource: Any) -> Any:
+    function = redaction.function_for(resource)
+    return msgspec.json.decode(function(KubeObject.of(body)))
+
+
+def test_data_of_secrets_are_hidden_and_still_tell_equality() -> None:
+    found = redacted(Redaction(), SECRET, SECRETS)
+    assert HIDDEN not in str(found)
+    assert found["metadata"]["annotations"]["other"] == "kept"
+    assert found["data"]["key"] == found["data"]["same"] != found["data"]["other"]
+    assert base64.b64decode(found["data"]["key"]).startswith(b"redacted-")
+    other = redacted(Redaction(), SECRET, SECRETS)
+    assert other["data"]["key"] != found["data"]["key"]  # with a key of its own
+    assert redacted(Redaction(hide_secrets=False), SECRET, SECRETS) == SECRET
+
+
+def test_unknown_resources_may_be_secrets() -> None:
+    assert HIDDEN not in str(redacted(Redaction(), SECRET, None))
+
+
+def test_other_objects_are_recorded_as_they_are() -> None:
+    obj = KubeObject.of({"metadata": {"name": "it"}, "data": {"a": "b"}})
+    assert Redaction().function_for(CONFIG_MAPS)(obj) is obj.raw
+
+
+def test_chosen_fields_are_replaced_by_values_of_their_types() -> None:
+    body = {
+        "metadata": {"name": "web"},
+        "spec": {
+            "containers": [
+                {"name": "a", "env": [{"name": "X", "value": HIDDEN}, {"name": "Y"}]},
+                {"name": "b", "command": [HIDDEN, "x"], "ports": [{"port": 80}]},
+            ]
+        },
+    }
+    paths = [
+        "spec.containers.*.env.*.value",
+        "spec.containers.1.command",
+        "spec.containers.*.ports",
+        "status.absent.*",
+        "metadata.name.deeper",
+    ]
+    found = redacted(Redaction(paths), body, PODS)
+    first, second = found["spec"]["containers"]
+    assert first["env"][0]["name"] == "X"
+    assert first["env"][0]["value"] == second["command"][0]
+    assert first["env"][0]["value"].startswith("redacted-")
+    assert first["env"][1] == {"name": "Y"}
+    assert second["ports"] == [{"port": 0}]
+    assert found["metadata"] == {"name": "web"}
+
+
+def test_names_are_hashed_alike_wherever_they_are() -> None:
+    body = {
+        "metadata": {
+            "name": "web-0",
+            "namespace": "shop",
+            "labels": {"app": "web"},
+            "uid": "kept",
+            "ownerReferences": [{"kind": "StatefulSet", "name": "web"}],
+        },
+        "spec": {"nodeName": "node-1", "volumes": [{"secret": {"secretName": "tls"}}]},
+        "status": {"message": "web-0 failed", "phase": "Failed"},
+    }
+    redaction = Redaction(hash_names=True)
+    found = redacted(redaction, body, PODS)
+    text = str(found)
+    for name in ("web-0", "shop", "node-1", "'web'", "tls"):
+        assert name not in text
+
+    assert found["metadata"]["name"] == redaction.name("web-0")
+    assert found["metadata"]["ownerReferences"][0]["name"] == redaction.name("web")
+    assert found["metadata"]["labels"] == {"app": redaction.name("web")}
+    assert found["status"]["phase"] == "Failed"
+    assert found["metadata"]["uid"] == "kept"
+
+
+def test_secret_that_cannot_be_read_is_reduced_to_its_identity() -> None:
+    nested = b'{"metadata":{"name":"s","namespace":"n"},"data":{"a":"%s"},"x":%s%s}' % (
+        HIDDEN.encode(),
+        b"[" * 5000,
+        b"]" * 5000,
+    )
+    obj = msgspec.structs.replace(
+        KubeObject.of({"metadata": {"name": "s", "namespace": "n"}}), body=nested
+    )
+    found = Redaction().function_for(SECRETS)(obj)
+    assert msgspec.json.decode(found) == {"metadata": {"name": "s", "namespace": "n"}}
+
+
+@pytest.mark.parametrize("last", [None, 60])
+async def test_recording_has_no_secrets(last: int | None, tmp_path: Path) -> None:
+    path = tmp_path / "it.alog"
+    source = FakeListerWatcher(SECRET, resource=SECRETS)
+    informer = SharedInformer(source, name="secrets")
+    async with record(informer, path, last=last) as recorder, running(informer.run()):
+        await informer.wait_synced(10)
+        source.modify(SECRET | {"data": {"key": f"{HIDDEN}-2"}})
+        await settle()
+        source.delete(SECRET)
+        await settle()
+        path = await recorder.save()
+
+    text = b"".join(line for lines in read_lines(path) for line in lines)
+    assert text.count(b'"kind":"Secret"') >= 3
+    assert HIDDEN.encode() not in text
