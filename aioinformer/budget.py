@@ -103,6 +103,11 @@ class LoopBudget:
         return budget
 
     @staticmethod
+    def use(loop: asyncio.AbstractEventLoop, budget: LoopBudget) -> None:
+        """Set the budget of a loop, before anything runs in it."""
+        _BUDGETS[loop] = budget
+
+    @staticmethod
     def statistics_of(loop: asyncio.AbstractEventLoop) -> BudgetStatistics:
         """Return the statistics of a loop. May be called from any thread."""
         return (_BUDGETS.get(loop) or LoopBudget()).statistics()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Literal, TextIO, TypeAlias
 
     from aioinformer.testing.server import APIServer
+    from aioinformer.testing.simulation import Simulation
 
     _LoopScope: TypeAlias = Literal["function", "class", "module", "package", "session"]
 
@@ -41,6 +42,7 @@ __all__ = [
     "apiserver_options",
     "pytest_addoption",
     "pytest_configure",
+    "simulation",
 ]
 
 # Plugins for coroutine tests, by module: their names in pytest differ.
@@ -69,8 +71,29 @@ _LOAD_HELP = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of the configuration file."""
+    """Add the options of the configuration file and of the command."""
     parser.addini(_LOAD, _LOAD_HELP, type="args", default=[])
+    group = parser.getgroup("aioinformer")
+    group.addoption(
+        "--simulation-seed",
+        type=int,
+        metavar="N",
+        help="repeat this seed of simulations, and no other",
+    )
+    group.addoption(
+        "--simulation-seeds",
+        type=int,
+        metavar="N",
+        default=200,
+        help="number of seeds of each simulation (default: 200)",
+    )
+    group.addoption(
+        "--simulation-seconds",
+        type=float,
+        metavar="S",
+        default=60.0,
+        help="seconds after which a simulation begins no further seed (default: 60)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -109,6 +132,24 @@ def apiserver(
     """
     server: APIServer = request.getfixturevalue(_fixture_for(request))
     return server
+
+
+@pytest.fixture
+def simulation(request: pytest.FixtureRequest) -> Simulation:
+    """Return a `Simulation`, for a test that is not a coroutine.
+
+    The options `--simulation-seed`, `--simulation-seeds` and `--simulation-seconds`
+    apply.
+    """
+    from aioinformer.testing.simulation import Simulation
+
+    config = request.config
+    return Simulation(
+        seed=config.getoption("simulation_seed"),
+        seeds=config.getoption("simulation_seeds"),
+        seconds=config.getoption("simulation_seconds"),
+        command=f"pytest '{request.node.nodeid}' --simulation-seed {{seed}}",
+    )
 
 
 def _has(config: pytest.Config, name: str) -> bool:

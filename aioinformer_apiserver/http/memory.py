@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from contextlib import asynccontextmanager
 from functools import partial
@@ -120,9 +121,14 @@ class MemoryResponse:
 
             await writer.readable.wait(math.inf)
 
+    async def wait_closed(self) -> None:
+        """Wait until the client has closed the connection. Cancellation: safe."""
+        await self._writer.closing.wait()
+
     def close(self) -> None:
         """Close the connection: reader and writer get a `ConnectionError`. Idempotent."""
         self._writer.closed = True
+        self._writer.closing.set()
         self._writer.readable.wake()
         self._writer.writable.wake()
 
@@ -140,6 +146,7 @@ class _Writer(ResponseWriter):
         self.ended: bool = False
         self.failure: str = ""
         self.closed: bool = False
+        self.closing: asyncio.Event = asyncio.Event()
         self.readable: Waker = Waker()
         self.writable: Waker = Waker()
 

@@ -36,6 +36,7 @@ PUBLIC_MODULES = (
     "aioinformer.metrics",
     "aioinformer.metrics_prometheus",
     "aioinformer.tables",
+    "aioinformer.recording",
     "aioinformer.web.aiohttp",
     "aioinformer.web.asgi",
     "aioinformer.web.streams",
@@ -43,6 +44,7 @@ PUBLIC_MODULES = (
     "aioinformer.testing",
     "aioinformer.testing.faults",
     "aioinformer.testing.plugin",
+    "aioinformer.testing.simulation",
     "aioinformer_apiserver",
     "aioinformer",  # the last: it exports names of the others
 )

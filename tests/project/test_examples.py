@@ -467,7 +467,12 @@ async def test_example_test_file_passes(mode: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda it: it.name)
 def test_examples_are_short(path: Path) -> None:
-    most = {"site_operator.py": 80, "test_site_operator.py": 100}  # a whole program
+    # A whole program, and its tests.
+    most = {
+        "site_operator.py": 80,
+        "test_site_operator.py": 100,
+        "test_site_simulation.py": 95,
+    }
     assert len(path.read_text().splitlines()) <= most.get(path.name, 74)
 
 

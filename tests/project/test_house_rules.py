@@ -59,6 +59,7 @@ PUBLIC_NAMES: list[str] = [
     "QueueShutDown",
     "RateLimitingQueue",
     "ReconcileRequest",
+    "RecordingError",
     "Reflector",
     "Registration",
     "Resource",
@@ -102,11 +103,16 @@ LONGEST_FILE = 1000
 JUDGES_OF_CANCELLING = {
     PACKAGE / "_tasks.py",
     PACKAGE / "informer" / "calling.py",
+    PACKAGE
+    / "testing"
+    / "simulation"
+    / "loop.py",  # closes coroutines, as no task runs
     SERVER_PACKAGE / "http" / "background.py",
 }
 # Modules that may start tasks outside of a TaskGroup.
 TASK_OWNERS = {
     PACKAGE / "_tasks.py",
+    PACKAGE / "testing" / "simulation" / "run.py",  # each in the context of a program
     SERVER_PACKAGE / "http" / "background.py",
 }
 # The test server may be released separately, so it uses only public modules. A name

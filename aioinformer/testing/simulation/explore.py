@@ -1,0 +1,297 @@
+"""`Simulation`: many runs of a scenario, and the smallest failure that is found."""
+
+from __future__ import annotations
+
+import gc
+import time
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from aioinformer.errors import OptionsError
+from aioinformer.testing.simulation.run import Outcome, Scenario, simulate
+from aioinformer.testing.simulation.schedule import KINDS, STRATEGIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aioinformer.testing.simulation.schedule import Strategy
+
+__all__ = ["Report", "Simulation", "SimulationFailed"]
+
+SEEDS: Final = 200
+"""Number of seeds by default."""
+
+SECONDS: Final = 60.0
+"""Real seconds after which no further seed begins."""
+
+_LINES: Final = 60
+
+
+class SimulationFailed(AssertionError):
+    """Violation that a simulation has found.
+
+    Attributes:
+        outcome: Outcome of the run with the fewest faults.
+    """
+
+    def __init__(self, message: str, outcome: Outcome) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+@dataclass(slots=True)
+class Report:
+    """What simulations have tried.
+
+    Attributes:
+        runs: Number of runs.
+        virtual_seconds: Virtual seconds of all runs.
+        places: Number of visits of each line of the program that sends requests.
+        killed_at: Number of kills at each of these lines.
+        stale_at: Longest delay of events at each of these lines, in seconds.
+        kinds: Number of faults of each kind.
+        strategies: Number of runs of each strategy.
+    """
+
+    runs: int = 0
+    virtual_seconds: float = 0.0
+    places: Counter[str] = field(default_factory=Counter)
+    killed_at: Counter[str] = field(default_factory=Counter)
+    stale_at: dict[str, float] = field(default_factory=dict)
+    kinds: Counter[str] = field(default_factory=Counter)
+    strategies: Counter[str] = field(default_factory=Counter)
+
+    def add(self, outcome: Outcome) -> None:
+        """Add a run."""
+        self.runs += 1
+        self.virtual_seconds += outcome.seconds
+        self.places += outcome.places
+        self.killed_at += outcome.killed_at
+        self.kinds += outcome.kinds
+        self.strategies[outcome.strategy] += 1
+        for line, seconds in outcome.stale_at.items():
+            self.stale_at[line] = max(seconds, self.stale_at.get(line, 0.0))
+
+    def __str__(self) -> str:
+        hours = self.virtual_seconds / 3600
+        lines = [f"{self.runs} runs, {hours:.1f} virtual hours"]
+        struck = ", ".join(
+            f"{kind} {count}" for kind, count in sorted(self.kinds.items())
+        )
+        lines.append(f"faults: {struck or 'none'}")
+        for line, visits in sorted(self.places.items()):
+            kills = self.killed_at[line]
+            stale = self.stale_at.get(line, 0.0)
+            text = f"{line}: {visits} requests, killed {kills} times"
+            lines.append(f"{text}, events up to {stale:.1f} s late")
+
+        elsewhere = {it: n for it, n in self.killed_at.items() if it not in self.places}
+        for line, kills in sorted(elsewhere.items()):
+            lines.append(f"{line}: killed {kills} times")
+
+        lines += [f"not tried: {it}" for it in self.not_tried()]
+        return "\n".join(lines)
+
+    def not_tried(self) -> list[str]:
+        """Return what has not been tried: faults, and kills at lines of the program."""
+        missing = [kind for kind in KINDS if not self.kinds[kind]]
+        places = [
+            f"kill at {it}" for it in sorted(self.places) if not self.killed_at[it]
+        ]
+        stale = [
+            f"stale events at {it}"
+            for it in sorted(self.places)
+            if not self.stale_at.get(it)
+        ]
+        return [*missing, *places, *stale]
+
+
+class Simulation:
+    """Simulations of a program, usually by the pytest fixture `simulation`.
+
+    ::
+
+        def test_site_has_one_deployment(simulation):
+            simulation.run(
+                make_manager,
+                setup=lambda cluster: cluster.load("crds/*.yaml"),
+                workload=change_sites,
+                invariants=[at_most_one_deployment],
+                eventually=all_sites_ready,
+            )
+
+    Args:
+        seed: Only seed to run; None for several.
+        seeds: Number of seeds.
+        seconds: Real seconds after which no further seed begins.
+        command: Command that repeats one seed, with `{seed}`.
+
+    Attributes:
+        report: What was tried so far.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int | None = None,
+        seeds: int = SEEDS,
+        seconds: float = SECONDS,
+        command: str = "",
+    ) -> None:
+        self._seed = seed
+        self._seeds = seeds
+        self._seconds = seconds
+        self._command = command
+        self.report: Report = Report()
+
+    def run(
+        self,
+        program: Callable[..., Any],
+        *,
+        workload: Callable[..., Any] | None = None,
+        invariants: Iterable[Callable[..., object]] = (),
+        eventually: Callable[..., object] | None = None,
+        setup: Callable[..., None] | None = None,
+        replicas: int = 1,
+        settle_seconds: float = 300.0,
+        strategies: Iterable[str] | None = None,
+        seeds: int | None = None,
+    ) -> Report:
+        """Run a program many times, each time with other faults.
+
+        The program talks to a server in memory, in virtual time. A seed decides on
+        everything that may differ: the order of tasks that are ready, the duration of
+        requests, and the faults of its strategy. After a failure, the fewest faults
+        are searched that still fail.
+
+        Args:
+            program: Function that takes a `Client` and returns a `Manager`, another
+                object with `run()`, or a coroutine. Called for each start.
+            workload: Coroutine function that takes the `Cluster` and changes it.
+            invariants: Functions that take the `Cluster`, called after each write. They
+                raise, or return False, if something is wrong.
+            eventually: Function that takes the `Cluster`, and is true in the end.
+            setup: Function that takes the `Cluster` before the program starts.
+            replicas: Number of programs that run at a time.
+            settle_seconds: Virtual seconds without faults in which `eventually` has to
+                become true.
+            strategies: Names of strategies; None for all, in turns.
+            seeds: Number of seeds; None for that of the fixture.
+
+        Returns:
+            What was tried.
+
+        Raises:
+            SimulationFailed: If an invariant does not hold, `eventually` does not
+                become true, or the program ends with an error.
+            OptionsError: If a strategy is unknown, or an argument is not a function.
+            Exception: Error of `setup` or of the workload.
+        """
+        __tracebackhide__ = True  # pytest shows the line of the test
+        functions = [program, workload, eventually, setup, *(checks := [*invariants])]
+        if not all(it is None or callable(it) for it in functions):
+            raise OptionsError("program, workload and invariants must be functions")
+
+        if eventually is None and not checks:
+            raise OptionsError("a simulation needs invariants=, or eventually=")
+
+        scenario = Scenario(
+            program=program,
+            workload=workload,
+            invariants=checks,
+            eventually=eventually,
+            setup=setup,
+            replicas=replicas,
+            settle_seconds=settle_seconds,
+        )
+        chosen = _strategies(strategies)
+        numbers = range(self._seeds if seeds is None else seeds)
+        with warnings.catch_warnings():
+            # Of coroutines of killed programs, when they are freed.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            try:
+                self._run(scenario, chosen, numbers)
+            finally:
+                gc.collect()
+
+        return self.report
+
+    def _run(
+        self, scenario: Scenario, strategies: list[Strategy], numbers: range
+    ) -> None:
+        __tracebackhide__ = True
+        until = time.monotonic() + self._seconds
+        for seed in numbers if self._seed is None else [self._seed]:
+            strategy = strategies[seed % len(strategies)]
+            outcome = simulate(scenario, seed, strategy=strategy)
+            self.report.add(outcome)
+            if outcome.violation:
+                fewest = _fewest(scenario, outcome, strategy)
+                raise SimulationFailed(self._message(outcome, fewest), fewest)
+
+            if time.monotonic() > until:
+                return
+
+    def _message(self, found: Outcome, fewest: Outcome) -> str:
+        seed, history = found.seed, fewest.history
+        lines = [
+            f"seed {seed} ({found.strategy}): {fewest.violation}",
+            f"fewest faults that still fail: {len(fewest.faults)} of {len(found.faults)}",
+            *(f"  {fault}" for fault in fewest.faults),
+            (
+                f"history, in virtual seconds (last {min(_LINES, len(history))} of "
+                f"{len(history)} lines):"
+            ),
+            *(f"  {line}" for line in history[-_LINES:]),
+        ]
+        if self._command:
+            lines.append(f"repeat it: {self._command.format(seed=seed)}")
+
+        return "\n".join(lines)
+
+
+def _strategies(names: Iterable[str] | None) -> list[Strategy]:
+    if names is None:
+        return list(STRATEGIES)
+
+    known = {it.name: it for it in STRATEGIES}
+    wanted = [names] if isinstance(names, str) else [*names]
+    unknown = [it for it in wanted if it not in known]
+    if unknown or not wanted:
+        raise OptionsError(
+            f"unknown strategies {unknown}: there are {', '.join(map(repr, known))}"
+        )
+
+    return [known[it] for it in wanted]
+
+
+def _fewest(scenario: Scenario, found: Outcome, strategy: Strategy) -> Outcome:
+    """Return a failing run with as few faults as possible."""
+
+    def failing(places: list[str]) -> Outcome | None:
+        only = frozenset(places)
+        outcome = simulate(scenario, found.seed, strategy=strategy, only=only)
+        return outcome if outcome.violation else None
+
+    best = found
+    places = [fault.place for fault in found.faults]
+    size = len(places)
+    while size:
+        # Leave out parts, first large ones.
+        removed = False
+        for start in range(0, len(places), size):
+            rest = places[:start] + places[start + size :]
+            outcome = failing(rest)
+            if outcome is not None:
+                best, removed = outcome, True
+                places = [fault.place for fault in outcome.faults]
+                break
+
+        if not removed:
+            size //= 2
+
+        size = min(size, len(places))
+
+    return best

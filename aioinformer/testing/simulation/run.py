@@ -1,0 +1,577 @@
+"""`simulate()`: one run of a program in a simulated cluster, with the faults of a seed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import random
+import sys
+import uuid
+import warnings
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aioinformer.budget import LoopBudget
+from aioinformer.errors import OptionsError
+from aioinformer.informer.handlers import handler_calls
+from aioinformer.testing.server import APIServer
+from aioinformer.testing.simulation.loop import PROGRAM, Program, SimulatedLoop
+from aioinformer.testing.simulation.network import SimulatedClient
+from aioinformer.testing.simulation.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import FrameType
+
+    from aioinformer.client.verbs import Request
+    from aioinformer.model.resource import Resource
+    from aioinformer.testing.simulation.schedule import Fault, Strategy
+    from aioinformer_apiserver import MemoryResponse
+
+__all__ = ["Cluster", "Outcome", "Scenario", "simulate"]
+
+_PACKAGE: Final = __name__.partition(".")[0]
+_SHUFFLED: Final = 0.2
+# Time of day at which every run starts.
+_STARTED: Final = datetime(2026, 1, 31, 9, tzinfo=UTC)
+
+
+class Runs(Protocol):
+    """Program: a manager, or anything else with `run()`."""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Program, and what has to hold while it runs.
+
+    Attributes:
+        program: Function that makes the program for a client, for each start.
+        workload: Coroutine function that changes the cluster as users do; None for a
+            program that works by itself.
+        invariants: Functions that are called after each write, and raise or return
+            False if something is wrong.
+        eventually: Function that is true in the end, after faults have stopped.
+        setup: Function called with the cluster at the beginning.
+        replicas: Number of programs that run at a time.
+        settle_seconds: Seconds without faults in which `eventually` has to become true.
+    """
+
+    program: Callable[[SimulatedClient], Any]
+    workload: Callable[[Cluster], Awaitable[None]] | None = None
+    invariants: Sequence[Callable[[Cluster], object]] = ()
+    eventually: Callable[[Cluster], object] | None = None
+    setup: Callable[[Cluster], None] | None = None
+    replicas: int = 1
+    settle_seconds: float = 300.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Result of a run.
+
+    Attributes:
+        seed: Seed of the run.
+        strategy: Name of its strategy.
+        violation: What went wrong; empty if nothing did.
+        faults: Faults that have struck.
+        history: What happened, as lines.
+        seconds: Virtual seconds.
+        places: Number of visits of each line of the program that sent a request.
+        killed_at: Number of kills at each of these lines.
+        kinds: Number of faults of each kind.
+        stale_at: Longest delay of events at each of these lines, in seconds.
+    """
+
+    seed: int
+    strategy: str
+    violation: str = ""
+    faults: list[Fault] = field(default_factory=list)
+    history: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    places: Counter[str] = field(default_factory=Counter)
+    killed_at: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    stale_at: dict[str, float] = field(default_factory=dict)
+
+
+class Cluster:
+    """Cluster as users and invariants see it: always the newest state.
+
+    Attributes:
+        random: Source of randomness of the workload, from the seed.
+    """
+
+    def __init__(self, server: APIServer, loop: SimulatedLoop, seed: int) -> None:
+        self._server = server
+        self._loop = loop
+        self.random: Random = Random(f"{seed}/workload")
+        self.arrivals: deque[float] = deque(maxlen=10_000)
+        """Virtual times at which requests arrived."""
+
+    @property
+    def time(self) -> float:
+        """Virtual seconds since the start."""
+        return self._loop.time()
+
+    def load(self, *paths: str | Path) -> None:
+        """Create the objects of YAML files; see `APIServer.load`."""
+        self._server.load(*paths)
+
+    def register(self, resource: Resource) -> None:
+        """Serve a custom resource; see `APIServer.register`."""
+        self._server.register(resource)
+
+    def objects(
+        self, resource: Resource, *, namespace: str = ""
+    ) -> list[dict[str, Any]]:
+        """Return all objects of a resource."""
+        return self._server.objects(resource, namespace=namespace)
+
+    def get(
+        self, resource: Resource, name: str, *, namespace: str = ""
+    ) -> dict[str, Any] | None:
+        """Return an object, or None."""
+        found = self._server.objects(resource, namespace=namespace)
+        return next((it for it in found if it["metadata"]["name"] == name), None)
+
+    def create(
+        self, resource: Resource, body: Mapping[str, Any], *, namespace: str = ""
+    ) -> dict[str, Any]:
+        """Create an object, as its administrator."""
+        return self._server.create(resource, body, namespace=namespace)
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        namespace: str = "",
+    ) -> dict[str, Any]:
+        """Merge into an object and its status."""
+        return self._server.patch(resource, name, body, namespace=namespace)
+
+    def delete(self, resource: Resource, name: str, *, namespace: str = "") -> None:
+        """Delete an object; it stays while it has finalizers."""
+        self._server.delete(resource, name, namespace=namespace)
+
+    def requests_within(self, seconds: float) -> int:
+        """Return the number of requests that arrived in the last virtual seconds."""
+        since = self._loop.time() - seconds
+        return sum(1 for it in self.arrivals if it >= since)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(seconds)
+
+
+class _Unlimited(LoopBudget):
+    """Budget without slices, which depend on real time."""
+
+    def over(self) -> bool:
+        return False
+
+    async def start(self) -> None:
+        self.deadline = float("inf")
+
+    def end(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class _Place:
+    text: str
+    rng: Random
+    fault: Fault | None
+
+
+class _Run:
+    """One run: cluster, programs and faults. Implements `Network`."""
+
+    def __init__(
+        self, scenario: Scenario, schedule: Schedule, loop: SimulatedLoop
+    ) -> None:
+        self._scenario = scenario
+        self._schedule = schedule
+        self._loop = loop
+        self.server = APIServer(auto_namespaces=True, history=10_000)
+        self.cluster = Cluster(self.server, loop, schedule.seed)
+        self.outcome = Outcome(schedule.seed, schedule.strategy.name)
+        self._context = contextvars.copy_context()
+        self._partitions: dict[str, float] = {}
+        self._starts = 0
+        self._done = loop.create_future()
+
+    # ------------------------------------------------------------ network
+
+    def place(self, what: str, verb: str) -> _Place:
+        program = PROGRAM.get()
+        name = "" if program is None else program.name
+        line = _line_of_program()
+        if line and program is not None:
+            self.outcome.places[line] += 1
+            now = self._loop.time()
+            late = max((now - it for it in program.late.values()), default=0.0)
+            known = self.outcome.stale_at.get(line, 0.0)
+            self.outcome.stale_at[line] = max(known, late)
+
+        place, rng = self._schedule.place(f"{name}: {what}")
+        fault = self._schedule.at(place, rng, verb)
+        if fault is not None:
+            self.outcome.kinds[fault.kind] += 1
+            self.note(f"FAULT {fault}")
+            if fault.kind in {"kill before", "kill after"} and line:
+                self.outcome.killed_at[line] += 1
+
+        return _Place(place, rng, fault)
+
+    async def exchange(
+        self, request: Request, headers: dict[str, str]
+    ) -> MemoryResponse:
+        self.cluster.arrivals.append(self._loop.time())
+        opened: asyncio.Future[MemoryResponse] = self._loop.create_future()
+        program = PROGRAM.get()
+
+        async def serve() -> None:
+            query = {key: text for key, text in request.params.items() if text}
+            async with self.server.exchange(
+                request.method,
+                request.path,
+                query=query,
+                headers=headers,
+                body=request.body or b"",
+            ) as response:
+                if program is not None:
+                    program.on_kill.append(response.close)
+
+                if not opened.done():
+                    opened.set_result(response)
+
+                await response.wait_closed()
+
+        # Of the cluster, so that it survives the program.
+        self._loop.create_task(serve(), context=self._context.copy())
+        return await opened
+
+    def kill(self, seconds: float) -> None:
+        program = PROGRAM.get()
+        assert program is not None
+        if not program.alive:
+            return
+
+        self.note(f"KILLED {program.name}, back after {seconds:.1f} s")
+        self._loop.kill(program)
+        number = program.name.split("-")[0]
+        self._context.copy().run(
+            self._loop.call_later, seconds, self._start_program, number
+        )
+
+    def partition(self, seconds: float) -> None:
+        program = PROGRAM.get()
+        assert program is not None
+        self._partitions[program.name] = self._loop.time() + seconds
+
+    def cut_off(self) -> float:
+        program = PROGRAM.get()
+        if program is None or self._schedule.quiet:
+            return 0.0
+
+        until = self._partitions.get(program.name, 0.0)
+        return max(0.0, until - self._loop.time())
+
+    def forget_history(self) -> None:
+        self.server.compact()
+
+    def note(self, text: str) -> None:
+        program = PROGRAM.get()
+        who = "cluster" if program is None else program.name
+        self.outcome.history.append(f"{self._loop.time():9.3f}  {who}  {text}")
+
+    # ------------------------------------------------------------ the run
+
+    async def run(self) -> None:
+        """Run until everything is done, or something is wrong."""
+        scenario = self._scenario
+        if scenario.setup is not None:
+            scenario.setup(self.cluster)
+
+        self.server._storage.subscribe(self._check)  # noqa: SLF001 - of this project
+        for number in range(scenario.replicas):
+            self._start_program(f"program{number}" if number else "program")
+
+        working = self._loop.create_task(self._work())
+        await asyncio.wait({working, self._done}, return_when="FIRST_COMPLETED")
+        if working.done() and not working.cancelled():
+            error = working.exception()
+            if error is not None:
+                raise error
+
+    def stopped(self, problem: str) -> None:
+        """Record that the loop has stopped before the end."""
+        self._fail(problem)
+
+    def ended(self) -> Outcome:
+        """Return the outcome; nothing that follows changes it."""
+        outcome = self.outcome
+        outcome.seconds = self._loop.time()
+        outcome.faults = [*self._schedule.struck]
+        self.outcome = Outcome(outcome.seed, outcome.strategy, "ended")
+        return outcome
+
+    async def _work(self) -> None:
+        scenario, loop = self._scenario, self._loop
+        if scenario.workload is not None:
+            await scenario.workload(self.cluster)
+
+        self._schedule.quiet = True
+        self.note("QUIET no more faults")
+        if scenario.eventually is None:
+            await asyncio.sleep(30)
+            return
+
+        until = loop.time() + scenario.settle_seconds
+        last = ""
+        while loop.time() < until:
+            last = _problem_of(scenario.eventually, self.cluster)
+            if not last:
+                # It must stay true.
+                await asyncio.sleep(30)
+                last = _problem_of(scenario.eventually, self.cluster)
+                if not last:
+                    return
+
+            await asyncio.sleep(1)
+
+        seconds = scenario.settle_seconds
+        self._fail(f"not true within {seconds:g} s without faults: {last}")
+
+    def _start_program(self, number: str) -> None:
+        self._starts += 1
+        program = Program(f"{number}-{self._starts}")
+        context = self._context_of(program)
+        context.run(self.note, "STARTED")
+        context.run(self._may_doom, program)
+        self._loop.create_task(self._run_program(program), context=context)
+
+    def _may_doom(self, program: Program) -> None:
+        """Decide whether a program is killed after some turns."""
+        fault = self.place("start", "start").fault
+        if fault is None:
+            return
+
+        def doom() -> None:
+            for task in program.tasks:
+                if not task.done() and (line := _line_of_task(task)):
+                    self.outcome.killed_at[line] += 1
+
+            self._context_of(program).run(self.kill, fault.seconds)
+
+        program.turns_left, program.on_doom = fault.turns, doom
+        self._loop.doomed.append(program)
+
+    def _context_of(self, program: Program) -> contextvars.Context:
+        context = self._context.copy()
+        context.run(PROGRAM.set, program)
+        return context
+
+    async def _run_program(self, program: Program) -> None:
+        try:
+            made = self._scenario.program(SimulatedClient(self))
+            await (made if asyncio.iscoroutine(made) else made.run())
+        except Exception as exc:  # noqa: BLE001 - it is what the run finds
+            if program.alive:
+                self._fail(f"program ended with {exc!r}")
+        else:
+            self.note("ENDED")
+
+    def _check(self) -> None:
+        """Check the invariants; called after each write."""
+        for invariant in self._scenario.invariants:
+            problem = _problem_of(invariant, self.cluster)
+            if problem:
+                self._fail(problem)
+
+    def _fail(self, problem: str) -> None:
+        if not self.outcome.violation:
+            self.outcome.violation = problem
+            self.note(f"VIOLATION {problem}")
+            if not self._done.done():
+                self._done.set_result(None)
+
+
+def simulate(
+    scenario: Scenario,
+    seed: int,
+    *,
+    strategy: Strategy | None = None,
+    only: frozenset[str] | None = None,
+) -> Outcome:
+    """Run a program in a simulated cluster, and return what happened.
+
+    Args:
+        scenario: Program, and what has to hold.
+        seed: Seed of everything that may differ.
+        strategy: Strategy; None for that of the seed.
+        only: Places at which faults may strike; None for all.
+
+    Raises:
+        Exception: Error of the workload.
+    """
+    with _determined(seed) as clock:
+        loop = SimulatedLoop(Random(f"{seed}/order"), shuffled=_SHUFFLED)
+        loop.on_time = lambda now: clock.move_to(_STARTED + timedelta(seconds=now))
+        LoopBudget.use(loop, _Unlimited())
+        run = _Run(scenario, Schedule(seed, strategy, only), loop)
+        try:
+            with _logged(run):
+                loop.run_until_complete(run.run())
+        except RuntimeError:
+            if not loop.problem:
+                raise
+
+            run.stopped(loop.problem)
+        finally:
+            outcome = run.ended()
+            with _silent():
+                loop.abandon()
+
+    return outcome
+
+
+class _HistoryHandler(logging.Handler):
+    """Handler that adds warnings of the programs to the history."""
+
+    def __init__(self, run: _Run) -> None:
+        super().__init__(logging.WARNING)
+        self._run = run
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._run.note(f"LOG {record.levelname} {record.getMessage()}")
+        if record.exc_info and record.exc_info[1] is not None:
+            self._run.note(f"LOG {record.exc_info[1]!r}")
+
+
+@contextlib.contextmanager
+def _logged(run: _Run) -> Iterator[None]:
+    """Send the log to the history of a run, and nowhere else."""
+    handlers = logging.root.handlers
+    logging.root.handlers = [_HistoryHandler(run)]
+    try:
+        yield
+    finally:
+        logging.root.handlers = handlers
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Drop what coroutines complain about when they are closed."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+@contextlib.contextmanager
+def _determined(seed: int) -> Iterator[Any]:
+    """Take all randomness of the process from a seed, and stop its wall clock.
+
+    Yields:
+        Clock, whose `move_to()` sets it.
+    """
+    time_machine = _time_machine()
+    rng = Random(f"{seed}/process")
+    seed_of, make_uuid, hook = Random.seed, uuid.uuid4, sys.unraisablehook
+
+    def seeded(self: Random, a: Any = None, version: int = 2) -> None:
+        seed_of(self, rng.getrandbits(64) if a is None else a, version)
+
+    # Warnings of slow calls depend on the machine.
+    names = vars(handler_calls)
+    clock, names["perf_counter"] = names["perf_counter"], lambda: 0.0
+    state = random.getstate()
+    random.seed(f"{seed}/module")
+    Random.seed = seeded  # type: ignore[method-assign]
+    uuid.uuid4 = lambda: uuid.UUID(int=rng.getrandbits(128), version=4)
+    # Coroutines of killed programs complain when they are freed.
+    sys.unraisablehook = lambda _: None
+    try:
+        with time_machine.travel(_STARTED, tick=False) as wall:
+            yield wall
+    finally:
+        Random.seed = seed_of  # type: ignore[method-assign]
+        uuid.uuid4 = make_uuid
+        sys.unraisablehook = hook
+        names["perf_counter"] = clock
+        random.setstate(state)
+
+
+def _time_machine() -> Any:
+    """Import the package.
+
+    Raises:
+        OptionsError: If it is not installed.
+    """
+    try:
+        return import_module("time_machine")
+    except ImportError as exc:
+        raise OptionsError(
+            "simulations need time-machine: pip install 'aioinformer[test]'"
+        ) from exc
+
+
+def _problem_of(check: Callable[[Cluster], object], cluster: Cluster) -> str:
+    """Return what is wrong; empty if nothing is."""
+    name = getattr(check, "__name__", repr(check))
+    try:
+        result = check(cluster)
+    except Exception as exc:  # noqa: BLE001 - usually an AssertionError
+        text = str(exc).splitlines()
+        return f"{name}: {text[0] if text else type(exc).__name__}"
+
+    return f"{name} is {result!r}" if result is not None and not result else ""
+
+
+def _line_of_task(task: asyncio.Task[Any]) -> str:
+    """Return the line of the program at which a task waits, as `file.py:12 name`."""
+    coroutine: Any = task.get_coro()
+    line = ""
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith((_PACKAGE, "asyncio", "contextlib")):
+            file = frame.f_code.co_filename.rpartition("/")[2]
+            line = f"{file}:{frame.f_lineno} {frame.f_code.co_name}"
+
+        coroutine = coroutine.cr_await
+
+    return line
+
+
+def _line_of_program() -> str:
+    """Return the line of the program that waits for the request, as `file.py:12`."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module == "asyncio.events":  # the loop, and below it the test
+            return ""
+
+        if not module.startswith((_PACKAGE, "asyncio", "contextlib")):
+            file = frame.f_code.co_filename.rpartition("/")[2]
+            return f"{file}:{frame.f_lineno} {frame.f_code.co_name}"
+
+        frame = frame.f_back
+
+    return ""

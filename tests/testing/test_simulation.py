@@ -1,0 +1,285 @@
+"""Simulations find planted bugs, repeat them by their seeds, and pass repaired programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from simulated_operators import OPERATORS, Operator
+
+from aioinformer.errors import OptionsError
+from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer.testing.simulation import (
+    STRATEGIES,
+    Cluster,
+    Simulation,
+    SimulationFailed,
+)
+from aioinformer.testing.simulation import loop as loop_module
+from aioinformer.testing.simulation.run import simulate
+from aioinformer.testing.simulation.schedule import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from aioinformer import Client, KubeObject
+
+# By hand, for example: SIMULATION_SEEDS=1000 pytest tests/testing/test_simulation.py
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "12"))
+every_operator = pytest.mark.parametrize("operator", OPERATORS, ids=lambda it: it.name)
+
+
+@every_operator
+def test_planted_bug_is_found_and_repeated_by_its_seed(operator: Operator) -> None:
+    simulation = Simulation()
+    with pytest.raises(SimulationFailed) as found:
+        operator.run(simulation, fixed=False)
+
+    outcome = found.value.outcome
+    assert len(outcome.faults) <= 8
+    again = simulate(
+        operator.scenario(fixed=False),
+        outcome.seed,
+        only=frozenset(it.place for it in outcome.faults),
+    )
+    assert again.history == outcome.history
+    assert again.violation == outcome.violation
+
+
+@every_operator
+def test_repaired_operator_passes(operator: Operator) -> None:
+    report = operator.run(Simulation(seconds=1e9), fixed=True, seeds=SEEDS)
+    assert report.runs == SEEDS
+    assert sum(report.kinds.values()) > SEEDS
+
+
+# ------------------------------------------------------------ small programs
+
+
+def get(cluster: Cluster, name: str) -> dict[str, Any]:
+    found = cluster.get(CONFIG_MAPS, name, namespace="default")
+    return {} if found is None else found["data"]
+
+
+async def write(client: Client, name: str, **data: str) -> KubeObject:
+    body = {"metadata": {"name": name}, "data": data}
+    return await client.apply(
+        body, resource=CONFIG_MAPS, namespace="default", field_manager="me", force=True
+    )
+
+
+def run(
+    main: Callable[[Client], Coroutine[Any, Any, None]],
+    check: Callable[[Cluster], object] = lambda _: True,
+    **options: Any,
+) -> Any:
+    """Run a program, of which `check` must become true, for one seed without faults."""
+    options = {"seeds": 1, "settle_seconds": 100} | options
+    return Simulation().run(main, eventually=check, **options)
+
+
+def test_time_is_virtual_also_that_of_the_wall_clock() -> None:
+    async def main(client: Client) -> None:
+        async with client:
+            began = datetime.now(UTC), time.time()
+            await asyncio.sleep(3600)
+            now = datetime.now(UTC)
+            hours = (now - began[0]).total_seconds() / 3600
+            s = time.time() - began[1]
+            await write(client, "it", hours=str(hours), s=f"{s:.0f}")
+            await asyncio.sleep(1e6)
+
+    run(
+        main,
+        lambda it: get(it, "it") == {"hours": "1.0", "s": "3600"},
+        settle_seconds=4000,
+        strategies=["unobserved states"],
+    )
+
+
+def test_killed_program_runs_no_finally_and_starts_again() -> None:
+    starts: list[int] = []
+    begun: list[int] = []
+    cleaned: list[int] = []
+
+    async def main(client: Client) -> None:
+        starts.append(1)
+        async with client:
+            while True:
+                begun.append(1)
+                try:
+                    await write(client, "it", starts=str(len(starts)))
+                finally:
+                    cleaned.append(1)
+
+                await asyncio.sleep(1)
+
+    async def some_time(cluster: Cluster) -> None:
+        await cluster.sleep(60.5)
+        assert len(starts) > 2
+        assert len(begun) - len(cleaned) == len(starts) - 1  # for each kill
+
+    run(main, workload=some_time, strategies=["intermediate states"], seeds=1)
+
+
+def test_threads_take_no_virtual_time() -> None:
+    async def main(client: Client) -> None:
+        async with client:
+            before = asyncio.get_running_loop().time()
+            await asyncio.to_thread(time.sleep, 0.05)
+            took = asyncio.get_running_loop().time() - before
+            await write(client, "it", took=str(took))
+            await asyncio.sleep(1e6)
+
+    run(main, lambda it: get(it, "it") == {"took": "0.0"}, strategies=["stale states"])
+
+
+def failure(main: Callable[[Client], Coroutine[Any, Any, None]], **options: Any) -> str:
+    with pytest.raises(SimulationFailed) as found:
+        run(main, **options)
+
+    return str(found.value)
+
+
+async def sleeping(client: Client) -> None:
+    await asyncio.sleep(1e6)
+
+
+def test_what_ends_a_simulation_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "MOST_TURNS", 2000)
+
+    async def fails(client: Client) -> None:
+        raise ValueError("it")
+
+    async def hangs(client: Client) -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    def wrong(cluster: Cluster) -> None:
+        assert cluster.time < 1, "late"
+
+    def broken(client: Client) -> None:
+        raise TypeError("no such argument")
+
+    assert "program ended with ValueError('it')" in failure(fails)
+    assert "a task goes on without waiting" in failure(hangs)
+    assert "program ended with TypeError('no such argument')" in failure(broken)  # type: ignore[arg-type]
+    quiet = ["unobserved states"]
+    text = failure(sleeping, check=lambda _: False, strategies=quiet)
+    assert "not true within 100 s without faults: <lambda> is False" in text
+    assert "fewest faults that still fail: 0 of 0" in text
+
+    async def changes(cluster: Cluster) -> None:
+        await cluster.sleep(2)
+        cluster.create(CONFIG_MAPS, {"metadata": {"name": "it"}})
+
+    assert "wrong: late" in failure(sleeping, workload=changes, invariants=[wrong])
+
+
+def test_errors_of_the_test_itself_are_raised() -> None:
+    async def wrong(cluster: Cluster) -> None:
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        run(sleeping, workload=wrong)
+
+    with pytest.raises(LookupError, match="mine"):
+        run(sleeping, setup=lambda _: exec("raise LookupError('mine')"))
+
+    with pytest.raises(OptionsError, match="unknown strategies \\['luck'\\]"):
+        run(sleeping, strategies=["luck"])
+
+    with pytest.raises(OptionsError, match="needs invariants=, or eventually="):
+        Simulation().run(sleeping)
+
+    with pytest.raises(OptionsError, match="must be functions"):
+        Simulation().run(sleeping, invariants=["x"])  # type: ignore[list-item]
+
+
+def test_randomness_of_the_process_is_restored() -> None:
+    import random
+    import uuid
+
+    state = random.getstate()
+    run(sleeping, seeds=2)
+    assert random.getstate() == state
+    assert len({random.Random().random(), random.Random().random()}) == 2
+    assert uuid.uuid4() != uuid.uuid4()
+    assert datetime.now(UTC).timestamp() == pytest.approx(time.time(), abs=5)
+
+
+def test_report_tells_what_was_tried_and_what_was_not() -> None:
+    async def main(client: Client) -> None:
+        async with client:
+            while True:
+                await write(client, "it", time="x")
+                await asyncio.sleep(1)
+
+    async def half_a_minute(cluster: Cluster) -> None:
+        await cluster.sleep(30)
+
+    report = run(
+        main, workload=half_a_minute, seeds=5, strategies=["intermediate states"]
+    )
+    text = str(report)
+    assert text.startswith("5 runs, 0.")
+    assert " write: " in text
+    assert report.kinds["kill after"] > 0
+    assert "not tried: refuse" in text
+    assert set(report.not_tried()) >= {"refuse", "partition", "stale"}
+    assert sum(report.killed_at.values()) >= report.kinds["kill after"]
+
+
+def test_strategies_have_all_kinds_of_faults() -> None:
+    kinds = {
+        kind
+        for it in STRATEGIES
+        for kind, _ in (*it.starts, *it.writes, *it.watches, *it.lists)
+    }
+    assert kinds == set(KINDS)
+
+
+HISTORIES = """
+import hashlib, sys
+sys.path.insert(0, "tests/helpers")
+from simulated_operators import OPERATORS
+from aioinformer.testing.simulation import loop as loop_module
+from aioinformer.testing.simulation.run import simulate
+seen = hashlib.sha256()
+for it in OPERATORS:
+    scenario = it.scenario(fixed=True)
+    for seed in range(4):
+        seen.update(repr(simulate(scenario, seed).history).encode())
+print(seen.hexdigest())
+"""
+
+
+def test_history_depends_on_nothing_but_the_seed() -> None:
+    digests = set()
+    for number in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", HISTORIES],
+            env=os.environ | {"PYTHONHASHSEED": number},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.add(done.stdout)
+
+    assert len(digests) == 1, digests
+
+
+def test_faults_do_not_change_when_others_are_left_out() -> None:
+    (operator,) = [it for it in OPERATORS if it.name == "killed between two writes"]
+    scenario = operator.scenario(fixed=True)
+    outcome = simulate(scenario, 5)
+    first = outcome.faults[0]
+    alone = simulate(scenario, 5, only=frozenset([first.place]))
+    assert alone.faults == [first]
+    assert simulate(scenario, 5, only=frozenset()).faults == []
