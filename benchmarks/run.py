@@ -37,6 +37,7 @@ BENCHMARKS = (
     "scale",
     "million",
     "steady",
+    "recording",
     "shared_cache",
     "shards",
     "apiserver",
