@@ -2,7 +2,8 @@
 
     APIServer, User      server of the package `aioinformer_apiserver`, with clients
     faults               scripted misbehaviour of that server
-    plugin               pytest fixture `apiserver`
+    plugin               pytest fixtures `apiserver` and `simulation`
+    simulation           programs in virtual time, with faults by a seed
     FakeListerWatcher    source of lists and watches without a server
 
 Rule of this layer: it adds clients of aioinformer to the test server, and has none of

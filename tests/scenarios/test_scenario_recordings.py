@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import random
 import secrets
 import signal
 from contextlib import asynccontextmanager
@@ -11,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bench.builds import built
+from bench.digest import digest
 from disclosures import RECORD, secret
 from processes import start
 from scenes import (
@@ -29,11 +33,14 @@ from scenes import (
 from test_scenario_leaders import kubeconfig
 from wire import proxying
 
+from aioinformer import SharedInformer
 from aioinformer.errors import ResourceExpired
-from aioinformer.model.resources import EVENTS
+from aioinformer.model.resources import EVENTS, PODS
 from aioinformer.recording import Digest, record, replay
 from aioinformer.recording.history import History
 from aioinformer.recording.log_file import read_lines
+from aioinformer.testing import APIServer, FakeListerWatcher
+from aioinformer.testing.replayed import ReplayedServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -41,8 +48,6 @@ if TYPE_CHECKING:
     import aiohttp
     from contract_servers import ServerUnderTest
     from scenes import Recovery
-
-    from aioinformer import SharedInformer
 
 pytest_plugins = ["scenario_servers"]
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.looptime(False)]
@@ -183,3 +188,80 @@ async def test_recording_of_killed_recorders_ends_with_the_state_of_the_server(
     text = b"".join(line for lines in read_lines(file) for line in lines)
     assert text.count(b'"kind":"Secret"') >= 3
     assert not [it for it in hidden if it.encode() in text]
+
+
+# ------------------------------------------------------------ other clients
+
+
+async def recorded_pods(path: Path) -> None:
+    """Record pods that come, change and go, also while nobody watches."""
+    rng = random.Random(1)
+    source = FakeListerWatcher(*({"metadata": {"name": f"p{it}"}} for it in range(30)))
+    informer = SharedInformer(source, name="pods")
+    names = [f"p{it}" for it in range(30)]
+    async with record(informer, path):
+        running = asyncio.create_task(informer.run())
+        await informer.wait_synced(10)
+        for number in range(300):
+            name = rng.choice(names)
+            if rng.random() < 0.1:
+                names.remove(name)
+                source.delete({"metadata": {"name": name}})
+                names.append(f"new{number}")
+                source.add({"metadata": {"name": names[-1]}})
+            else:
+                phase = rng.choice(["Pending", "Running", "Failed"])
+                body = {"metadata": {"name": name}, "status": {"phase": phase}}
+                source.modify(body)
+
+            if number == 150:
+                source.gone()
+
+            if number % 10 == 0:
+                await asyncio.sleep(0.01)
+
+        await informer.wait_for_version(source.resource_version, 30)
+        running.cancel()
+        await asyncio.wait({running})
+
+
+@pytest.mark.timeout(300)
+async def test_client_go_has_the_same_objects_at_each_checkpoint_of_a_replay(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "it.alog"
+    await recorded_pods(path)
+    program = await asyncio.to_thread(built, "client_go")
+    moments = [it.t for it in await asyncio.to_thread(steps, path)]
+    for share in (0.3, 0.6, 1.0):
+        checkpoint = moments[int(share * (len(moments) - 1))]
+        async with APIServer(auto_namespaces=True) as server, replay(path) as played:
+            target = ReplayedServer(server)
+            played.add(target)
+            while (step := await played.step()) is not None and step.kind != "SYNCED":
+                pass
+
+            listed = target.changes
+            # How many changes follow is known after a replay to another server.
+            async with replay(path) as ahead:
+                counted = ReplayedServer(APIServer(auto_namespaces=True))
+                ahead.add(counted)
+                await ahead.run(until=checkpoint)
+
+            command = (program, "--mode", "typed", server.url)
+            events = str(counted.changes - listed)
+            process = await asyncio.create_subprocess_exec(
+                *command, "--events", events, stdout=asyncio.subprocess.PIPE
+            )
+            await server.until(
+                lambda: any("/bench/go" in it.path for it in server.requests),
+                timeout=60,
+            )
+            await played.run(until=checkpoint)
+            output, _ = await process.communicate()
+            (end,) = [
+                it for it in map(json.loads, output.splitlines()) if it["at"] == "end"
+            ]
+            pods = [json.dumps(it).encode() for it in server.objects(PODS)]
+            assert len(pods) == 30
+            assert end["digest"] == digest(pods), checkpoint

@@ -334,6 +334,7 @@ class _Run:
             await scenario.workload(self.cluster)
 
         self._schedule.quiet = True
+        loop.doomed.clear()
         self.note("QUIET no more faults")
         if scenario.eventually is None:
             await asyncio.sleep(30)
