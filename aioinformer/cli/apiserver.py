@@ -170,6 +170,7 @@ async def _serve(
     recorded = ReplayedServer(server)
     if played is not None:
         played.add(recorded)
+        recorded.serve(it.resource for it in played.informers)
 
     print_text(_instructions(server.url, options, loaded=loaded))
     start = asyncio.get_running_loop().time()
@@ -182,10 +183,11 @@ async def _serve(
 
             playing = group.create_task(_play(server, played, options), name="replay")
             if options.until_idle:
-                await playing
+                await asyncio.wait({playing}, timeout=options.seconds)
             else:
                 await pause(options.seconds)
-                playing.cancel()
+
+            playing.cancel()
 
             if changing is not None:
                 changing.cancel()

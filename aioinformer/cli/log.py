@@ -137,6 +137,9 @@ def ls(options: LogOptions) -> Iterator[str]:
     if damaged := reading.unreadable:
         yield f"{counted(damaged, 'line')} cannot be read, and are left out."
 
+    if skipped := history.text.skipped:
+        yield f"{counted(skipped, 'byte')} cannot be read, and are left out."
+
 
 def show(options: LogOptions, key: str = "", at: str = "") -> Iterator[str | bytes]:
     """Yield the lines of a timeline, or an object at a time.
@@ -201,7 +204,7 @@ def diff(options: LogOptions) -> Iterator[str]:
     history = _history(options)
     since: float | None = None
     until = float("inf")
-    first: dict[tuple[str, str], KubeObject] | None = None
+    first: dict[tuple[str, str], KubeObject] = {}
     now: dict[tuple[str, str], KubeObject] = {}
     for step in history.steps():
         if since is None:
@@ -217,15 +220,12 @@ def diff(options: LogOptions) -> Iterator[str]:
 
         # By default, the objects that the recording begins with.
         begins = step.kind == "LISTED" if not options.since else step.t <= since
-        if first is None and not begins:
-            first = dict(now)
+        for states in (first, now) if begins else (now,):
+            if step.kind == "DELETED":
+                states.pop((informer.name, obj.key), None)
+            else:
+                states[informer.name, obj.key] = obj
 
-        if step.kind == "DELETED":
-            now.pop((informer.name, obj.key), None)
-        else:
-            now[informer.name, obj.key] = obj
-
-    first = now if first is None else first
     for name, key in sorted(first.keys() | now.keys()):
         before, after = first.get((name, key)), now.get((name, key))
         if before is None:

@@ -10,14 +10,18 @@ from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.output import counted, one_line, print_text
 from aioinformer.cli.resource_names import find_resource
 from aioinformer.cli.running import pause, raise_informer_failure
+from aioinformer.errors import RecordingError
 from aioinformer.informer import SharedInformerFactory
 from aioinformer.recording import record as recorder_of
 
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from aioinformer.cli.connection import ConnectionOptions
     from aioinformer.client import Client
     from aioinformer.informer import SharedInformer
     from aioinformer.model.resource import Resource
+    from aioinformer.recording import Recorder
 
 __all__ = ["RecordOptions", "record"]
 
@@ -128,12 +132,22 @@ async def _record(options: RecordOptions, factory: SharedInformerFactory) -> int
             names = ", ".join(it.name for it in factory.informers)
             print_text(one_line(f"Recording {names} to {options.file}."))
             async with asyncio.TaskGroup() as group:
-                failure = group.create_task(raise_informer_failure(factory))
+                failures = [
+                    group.create_task(raise_informer_failure(factory)),
+                    group.create_task(_raise_failure(recorder)),
+                ]
                 await pause(options.seconds)
-                failure.cancel()
+                for failure in failures:
+                    failure.cancel()
     finally:
         seconds = loop.time() - began
         changes = counted(recorder.changes, "change")
         print_text(f"Recorded {changes} in {seconds:.1f} s.")
 
     return 0
+
+
+async def _raise_failure(recorder: Recorder) -> NoReturn:
+    """Wait until the recording has failed, and raise that."""
+    failure = await recorder.failed()
+    raise RecordingError(f"cannot record to {recorder.path}: {failure}") from failure

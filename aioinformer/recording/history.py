@@ -107,7 +107,8 @@ class History:
                 objects[obj.key] = obj
 
             if kind == "LISTED" and before is not None:
-                if before == obj:
+                same = before.uid == obj.uid and before == obj
+                if same or _same_version(before, obj):
                     continue
 
                 kind = "MODIFIED"
@@ -119,6 +120,15 @@ class History:
             }
             text = ", ".join(mark for mark, applies in marks.items() if applies)
             yield Step(t, informer, kind, obj, before, text)
+
+
+def _same_version(before: KubeObject, after: KubeObject) -> bool:
+    """Return True for one state, of which another process may have hidden more."""
+    version = after.resource_version
+    return version not in {"", "0"} and (before.uid, before.resource_version) == (
+        after.uid,
+        version,
+    )
 
 
 def _text_of(happening: Happening) -> str:

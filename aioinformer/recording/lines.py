@@ -30,6 +30,7 @@ from typing import Final
 import msgspec
 
 from aioinformer.errors import DecodeError
+from aioinformer.model.deep_json import truncate_nesting
 from aioinformer.model.resource import Resource
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "encoded",
     "parsed",
     "plain_line",
+    "shifted",
 ]
 
 FORMAT: Final = 1
@@ -59,6 +61,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
     started: str
     """Time at which `t` is 0, in UTC."""
+
+    run: str = ""
+    """Identifier of the recorder's run, the same in all files of one that was rotated."""
 
     program: str = ""
     """Program that made the recording, with its version."""
@@ -183,6 +188,13 @@ def change_line(
     )
 
 
+def shifted(line: bytes, seconds: float) -> bytes:
+    """Return a line with another time, which is so much earlier."""
+    before, comma, rest = line.partition(b",")
+    t = float(before.removeprefix(b'{"t":')) - seconds
+    return b'{"t":%.6f%b%b' % (t, comma, rest)
+
+
 def parsed(text: bytes) -> Header | InformerLine | Line:
     """Return what a line says.
 
@@ -202,5 +214,7 @@ def parsed(text: bytes) -> Header | InformerLine | Line:
 
         line = _decode(text)
         return _decode_informer(text) if line.e == "INFORMER" else line
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+    except RecursionError:  # of an object that no decoder reads as a whole
+        return _decode(truncate_nesting(text))
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise DecodeError(f"not a line of a recording: {exc}") from exc

@@ -78,7 +78,7 @@ class LogFile:
     Attributes:
         path: Path of the file.
         raw_bytes: Bytes written so far, before compression.
-        bytes: Bytes of the file that were written so far.
+        bytes: Size of the file, with what it had before.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,9 +86,9 @@ class LogFile:
         self._compressor = compressor()
         self.path = path
         self.raw_bytes: int = 0
-        self.bytes: int = 0
         # Recordings may have what only their owner may read.
         self._file: BinaryIO = open(path, "ab", buffering=0, opener=_private)  # noqa: SIM115 - closed by close()
+        self.bytes: int = os.fstat(self._file.fileno()).st_size
         self._frame: Any = None
         self._in_frame = 0
 
@@ -266,6 +266,8 @@ class TextReader:
 def read_lines(path: Path, reader: TextReader | None = None) -> Iterator[list[bytes]]:
     """Read the lines of a file, in portions. A line that is cut off is left out.
 
+    An empty line stands for a part that was skipped.
+
     Args:
         path: Path of the file.
         reader: Reader that counts what is skipped; None for one of its own.
@@ -280,6 +282,7 @@ def read_lines(path: Path, reader: TextReader | None = None) -> Iterator[list[by
     for text in _texts(path, reader):
         if not text:
             rest = b""  # what follows does not continue the line
+            yield [b""]
             continue
 
         *lines, rest = (rest + text).split(b"\n")

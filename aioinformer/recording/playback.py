@@ -14,6 +14,7 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.errors import OptionsError, RecordingError, ResourceExpired
 from aioinformer.informer.notifications import Deleted, Updated, object_of
 from aioinformer.informer.shared_informer import SharedInformer
+from aioinformer.model.object_meta import version_number
 from aioinformer.model.objects import KubeObject
 from aioinformer.recording.log_file import TextReader, read_lines
 from aioinformer.recording.reading import Reading
@@ -23,7 +24,7 @@ from aioinformer.watch.interface import Watch
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncGenerator, AsyncIterator, Generator
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
 
@@ -40,6 +41,9 @@ logger: Final = guarded_logger(__name__)
 GONE_SECONDS: Final = 90.0
 """Seconds after which an informer that has not asked for changes again has ended. The
 longest delay between two of its requests is 60 s."""
+
+HISTORY: Final = 10_000
+"""Number of changes that a source knows, for watches that begin earlier."""
 
 _BATCH: Final = 256
 _PAGE: Final = 500
@@ -255,13 +259,14 @@ class Replay:
         """
         await self._taken()
         loop = asyncio.get_running_loop()
-        began, position = loop.time(), self.time
+        due, position = loop.time(), self.time
         while (happening := await self._peek()) is not None:
             if until is not None and happening.t > until:
                 break
 
             if self.speed is not None:
-                due = began + (happening.t - position) / self.speed
+                due += (happening.t - position) / self.speed
+                position = happening.t
                 if due > loop.time():
                     await asyncio.sleep(due - loop.time())
             elif happening.kind == "CHANGE":
@@ -273,6 +278,7 @@ class Replay:
             if self.speed is None:
                 await self._taken()
 
+        await self._taken()
         if until is not None:
             self.time = max(self.time, until)
 
@@ -394,6 +400,8 @@ class ReplaySource:
         self._version = "0"
         self._listed = asyncio.Event()
         self._watches: set[ReplayWatch] = set()
+        # Changes since the last list, each with the version before it.
+        self._since_list: deque[tuple[str, WatchEvent]] = deque(maxlen=HISTORY)
         # False once its informer does not come back.
         self._followed = True
         # True once an informer has requested something.
@@ -451,7 +459,8 @@ class ReplaySource:
             if options.send_initial_events:
                 watch.push(self._end_of_initial_events())
         elif options.resource_version != self._version:
-            watch.push(_expired())
+            for event in _changes_after(self._since_list, options.resource_version):
+                watch.push(event)
 
         self._watches.add(watch)
         try:
@@ -478,6 +487,7 @@ class ReplaySource:
             return
 
         changes = [it for it in happening.changes if self.selects(it.obj)]
+        before = _versions(self._objects) if kind == "SNAPSHOT" else {}
         if kind == "SNAPSHOT":
             self._objects.clear()
 
@@ -488,23 +498,37 @@ class ReplaySource:
                 self._objects[change.obj.key] = change.obj
 
         if kind in {"SNAPSHOT", "LIST", "RELIST"}:
+            if kind == "SNAPSHOT" and before == _versions(self._objects):
+                if not self._namespace:
+                    self._listed.set()
+
+                return  # it only repeats what is known
+
             self._version = happening.version or self._version
-            if changes or not self._namespace:
+            self._since_list.clear()
+            if changes or before or not self._namespace:
                 if self._listed.is_set() and not quietly:
                     self.expire()
 
                 self._listed.set()
         elif kind == "CHANGE" and changes:
             (change,) = changes
-            if change.unknown:  # only a list finds that
+            # Only a list finds a missed deletion. What has an older version than the
+            # last change was no event either, but of a changed selection.
+            version = change.obj.resource_version or self._version
+            if change.unknown or version_number(version) < version_number(
+                self._version
+            ):
+                self._since_list.clear()
                 if not quietly:
                     self.expire()
 
                 return
 
-            self._version = change.obj.resource_version or self._version
+            event = WatchEvent(EventType(change.kind), change.obj)
+            self._since_list.append((self._version, event))
+            self._version = version
             if not quietly:
-                event = WatchEvent(EventType(change.kind), change.obj)
                 for watch in self._watches:
                     watch.push(event)
 
@@ -651,6 +675,22 @@ class Digest:
             whole.update(key.encode() + one.digest())
 
         return whole.hexdigest()
+
+
+def _changes_after(
+    since_list: Iterable[tuple[str, WatchEvent]], version: str
+) -> list[WatchEvent]:
+    """Return the changes after a version, or the error 410 if it is not known."""
+    changes = list(since_list)
+    for place, (before, _) in enumerate(changes):
+        if before == version:
+            return [event for _, event in changes[place:]]
+
+    return [_expired()]
+
+
+def _versions(objects: dict[str, KubeObject]) -> dict[str, tuple[str, str]]:
+    return {key: (it.uid, it.resource_version) for key, it in objects.items()}
 
 
 def _expired() -> WatchEvent:

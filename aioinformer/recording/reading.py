@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from aioinformer.errors import DecodeError, RecordingError
 from aioinformer.recording.lines import CHANGES, Header, InformerLine, Line, parsed
 from aioinformer.watch.decoding import ObjectDecoder
@@ -86,8 +88,8 @@ class Reading:
         self.unreadable: int = 0
         self.end: float = 0.0
         self._started: datetime | None = None
-        # Time of the header of the current part.
-        self._part_started: datetime | None = None
+        # Run of the current part.
+        self._run = ""
         # Seconds to add to the times of the current part.
         self._shift = 0.0
         self._numbers: dict[int, InformerLine] = {}
@@ -97,6 +99,8 @@ class Reading:
         # The group that is not complete yet.
         self._group: Line | None = None
         self._changes: list[Change] = []
+        # Number of its lines that could not be read.
+        self._missing = 0
 
     @property
     def started(self) -> datetime:
@@ -117,16 +121,45 @@ class Reading:
     def feed(self, lines: Iterable[bytes]) -> Iterator[Happening]:
         """Yield the entries of lines. A group that is cut off is left out."""
         for text in lines:
+            if not text:  # something was skipped, perhaps the rest of a group
+                yield from self._cut_off()
+                continue
+
             try:
                 line = parsed(text)
+                if self._ends_group(line):
+                    yield from self._cut_off()
+
                 happened = self._take(line)
             except DecodeError:
                 if self.header is None:
                     raise
 
                 self.unreadable += 1
-                continue
+                if self._group is None:
+                    continue
 
+                self._missing += 1  # it counts as a member
+                happened = self._completed(self._group.t + self._shift)
+
+            if happened is not None:
+                yield happened
+
+    def _ends_group(self, line: Header | InformerLine | Line) -> bool:
+        """Return True if a line is no member of the group that is not complete."""
+        group = self._group
+        if group is None:
+            return False
+
+        members = CHANGES if group.e == "RELIST" else {"LISTED"}
+        return not (isinstance(line, Line) and line.e in members and line.s == group.s)
+
+    def _cut_off(self) -> Iterator[Happening]:
+        """Yield a group that something is missing of, as far as it is known."""
+        group = self._group
+        if group is not None:
+            self._missing = group.n - len(self._changes)
+            happened = self._completed(group.t + self._shift)
             if happened is not None:
                 yield happened
 
@@ -146,7 +179,7 @@ class Reading:
             raise DecodeError(f"informer {line.s} is not described")
 
         if line.e in _GROUPS:
-            self._group, self._changes = line, []
+            self._group, self._changes, self._missing = line, [], 0
             return self._completed(t)
 
         if line.e in CHANGES or line.e == "LISTED":
@@ -161,7 +194,6 @@ class Reading:
             self._changes.append(change)
             return self._completed(t)
 
-        self._group = None
         return Happening(
             t,
             informer,
@@ -175,7 +207,7 @@ class Reading:
         """Return the group if it is complete."""
         group = self._group
         assert group is not None
-        if len(self._changes) < group.n:
+        if len(self._changes) + self._missing < group.n:
             return None
 
         self._group = None
@@ -209,23 +241,27 @@ class Reading:
         if self.header is None:
             self.header, self._started = header, started
         else:
-            # Another process, whose clock may be behind. Or the next file of the same.
-            same = started == self._part_started
+            # The next file of the same run, or another process, whose clock may be
+            # behind.
+            same = header.run != "" and header.run == self._run
             self._shift = max(0.0 if same else self.end, self._seconds(started))
             if not same:
                 self._begins = {it.name for it in self.informers}
 
-        self._part_started = started
-        self._group = None
+        self._run = header.run
 
     def _seconds(self, moment: datetime) -> float:
         return (moment - self.started).total_seconds()
 
     def _add(self, line: InformerLine) -> None:
-        known = {it.name: it for it in self.informers}
-        if line.name not in known:
+        places = {it.name: place for place, it in enumerate(self.informers)}
+        place = places.get(line.name)
+        if place is None:
             self.informers.append(line)
-            # An informer that knows no resource cannot name its objects' namespaces.
-            self._decoders[line.name] = ObjectDecoder(line.resource)
+        elif line.resource != self.informers[place].resource:  # it was found later
+            self.informers[place] = line
+        else:
+            line = msgspec.structs.replace(self.informers[place], s=line.s)
 
-        self._numbers[line.s] = known.get(line.name, line)
+        self._numbers[line.s] = line
+        self._decoders[line.name] = ObjectDecoder(line.resource)

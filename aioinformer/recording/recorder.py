@@ -85,7 +85,7 @@ def record(
     file: str | os.PathLike[str],
     *,
     last: Duration | None = None,
-    redact: Iterable[str] = (),
+    redact: Iterable[str | tuple[str, ...]] = (),
     hide_secrets: bool = True,
     hash_names: bool = False,
     rotate_bytes: int | None = None,
@@ -116,7 +116,8 @@ def record(
             everything. `Recorder.save` writes them, also after a signal or when a
             reconcile keeps failing: `save_soon`, `on_error`. None to write everything.
         redact: Paths of fields whose values are replaced by hashes, such as
-            `"spec.containers.*.env.*.value"`. `*` stands for all items.
+            `"spec.containers.*.env.*.value"`, or tuples if keys have dots. `*` stands
+            for all items.
         hide_secrets: True to replace the data of Secrets, too.
         hash_names: True to replace names and namespaces by hashes, the same ones
             everywhere in a recording, also values of labels and annotations, and
@@ -206,6 +207,8 @@ class Recorder(Lifecycle):
         # File that was saved last.
         self._saved: Path | None = None
         self._next_save = 0.0
+        # Relists of the current step: an informer publishes one in several batches.
+        self._relists: dict[int, Relist] = {}
         # Times of the latest failures, by code and key.
         self._failures: dict[tuple[str, str, str], deque[float]] = {}
         self._passed = 0
@@ -226,6 +229,23 @@ class Recorder(Lifecycle):
     def failure(self) -> Exception | None:
         """Error that has ended the recording, or None."""
         return None if self._thread is None else self._thread.failure
+
+    async def failed(self) -> Exception:
+        """Wait until the recording has ended by an error, and return it.
+
+        Raises:
+            OptionsError: If it was not started.
+
+        Cancellation:
+            Safe.
+        """
+        thread = self._thread
+        if thread is None:
+            raise OptionsError("a recorder fails while it is entered: async with")
+
+        await thread.failed.wait()
+        assert thread.failure is not None
+        return thread.failure
 
     async def start(self) -> None:
         """Open the file, and begin.
@@ -275,7 +295,12 @@ class Recorder(Lifecycle):
 
         if all(it.informer is not informer for it in self._observers):
             number = len(self._observers)
-            observer = _Observer(informer, number, self._put, self._redaction)
+            name, count = informer.name, 1
+            while any(it.name == name for it in self._observers):
+                count += 1
+                name = f"{informer.name} #{count}"
+
+            observer = _Observer(informer, number, name, self._put, self._redaction)
             observer.begin()
             self._observers.append(observer)
 
@@ -427,6 +452,16 @@ class Recorder(Lifecycle):
         if isinstance(what, list | Relist):
             self.changes += len(what if isinstance(what, list) else what.batch)
 
+        if isinstance(what, Relist):
+            open_one = self._relists.get(number)
+            if open_one is not None:  # of the same step
+                open_one.batch.extend(what.batch)
+                return
+
+            self._relists[number] = what
+            assert self._loop is not None
+            self._loop.call_soon(self._relists.clear)
+
         self._pending.append(Entry(self._t(), number, what))
         if self._timer is None and self._loop is not None:
             self._timer = self._loop.call_later(FLUSH_SECONDS, self._due)
@@ -478,7 +513,7 @@ class Recorder(Lifecycle):
             return
 
         self._pass_on()
-        thread.put(datetime.now(UTC))
+        thread.put(self._t())
         for observer in self._observers:
             observer.put_whole()
 
@@ -491,6 +526,7 @@ class _Observer:
     Args:
         informer: The informer.
         number: Its number in the recording.
+        name: Its name in the recording, unlike that of any other.
         put: Function that takes the number and what has happened.
         redaction: Rules for names and texts.
     """
@@ -499,24 +535,31 @@ class _Observer:
         self,
         informer: SharedInformer,
         number: int,
+        name: str,
         put: Callable[[int, Any], None],
         redaction: Redaction,
     ) -> None:
         self.informer = informer
         self.number = number
+        self.name = name
         self._put = put
         self._redaction = redaction
         self._remove: Callable[[], None] = lambda: None
         self._state: tuple[str, int, str] = ("", 0, "")
+        self._line: InformerLine | None = None
         self._ended = False
         # The objects that are stored already are put while it begins.
         self._beginning = False
 
     def begin(self) -> None:
         """Put the informer and its objects, and observe it."""
-        self._put(self.number, self._described())
+        self._line = self._described()
+        self._put(self.number, self._line)
         self._beginning = True
         try:
+            if self.informer.has_synced and not len(self.informer.indexer):
+                self._put(self.number, self.whole())
+
             self._remove = self.informer.observe(self)
         finally:
             self._beginning = False
@@ -533,13 +576,13 @@ class _Observer:
         return Whole(indexer.list(), indexer.resource_version)
 
     def put_whole(self, text: str = "") -> None:
-        """Put all objects, if the informer has them."""
-        if not self.informer.has_synced:
-            return
-
+        """Put all objects, as far as the informer has them."""
         whole = self.whole()
-        self._put(self.number, Whole(whole.objects, whole.version, text))
-        self.mark_synced()
+        if whole.objects or self.informer.has_synced:
+            self._put(self.number, Whole(whole.objects, whole.version, text))
+
+        if self.informer.has_synced:
+            self.mark_synced()
 
     def put(self, batch: Batch) -> None:
         """Receive changes; see `Observer`."""
@@ -554,6 +597,11 @@ class _Observer:
 
     def mark_synced(self) -> None:
         """Receive that the first list is complete; see `Observer`."""
+        described = self._described()
+        if described != self._line:  # it has found its resource
+            self._line = described
+            self._put(self.number, described)
+
         self._put(self.number, Note("SYNCED"))
 
     def state_changed(self) -> None:
@@ -587,7 +635,7 @@ class _Observer:
             t=0.0,
             e="INFORMER",
             s=self.number,
-            name=name(informer.name),
+            name=name(self.name),
             namespaces=[*map(name, informer.status.namespaces)],
             label_selector=name(selection.label_selector),
             field_selector=name(selection.field_selector),
@@ -624,6 +672,8 @@ class _Writer(threading.Thread):
         self._done = 0
         self.ended = False
         """True once nothing more is accepted; set by the loop."""
+        self.failed = asyncio.Event()
+        """Set once there is a failure."""
         self.failure: Exception | None = None
         """First error of the sink, after which nothing is written."""
 
@@ -674,13 +724,14 @@ class _Writer(threading.Thread):
 
     def _write(self, what: Any) -> None:
         was_full = self._sink.full
-        if isinstance(what, datetime):
+        if isinstance(what, float):
             error = self._tried(lambda: self._sink.rotate(what))
         else:
             error = self._tried(lambda: self._sink.write(what))
 
         if error is not None:
             self.failure = error
+            self._loop.call_soon_threadsafe(self.failed.set)
             logger.error("recording to %s ended: %s", self._sink.path, _reason(error))
         elif self._sink.full and not was_full:
             self._loop.call_soon_threadsafe(self._on_full)

@@ -48,9 +48,16 @@ _NAME_FIELDS: Final = frozenset(
         "nominatedNodeName",
         "claimName",
         "volumeName",
+        "serviceAccount",
+        "reportingInstance",
     }
 )
 _NAME_ENDING: Final = "Name"
+
+# Fields with labels, or what selects them.
+_LABELS: Final = frozenset(
+    {"labels", "annotations", "matchLabels", "selector", "nodeSelector"}
+)
 
 # Fields whose values are free text or have names as a part of them.
 _TEXTS: Final = frozenset({"message", "note", "selfLink"})
@@ -61,7 +68,9 @@ class Redaction:
 
     Args:
         fields: Paths of fields in all objects, such as `"spec.containers.*.env.*.value"`,
-            where `*` stands for all items. A whole object or list may be named.
+            where `*` stands for all items, or tuples if keys have dots. A whole object
+            or list may be named. kubectl's annotation with the last applied
+            configuration is replaced, too, as it repeats fields.
         hide_secrets: True to replace the data of Secrets.
         hash_names: True to replace names, namespaces, labels' and annotations' values, and
             texts that may contain names.
@@ -72,7 +81,7 @@ class Redaction:
 
     def __init__(
         self,
-        fields: Iterable[str] = (),
+        fields: Iterable[str | tuple[str, ...]] = (),
         *,
         hide_secrets: bool = True,
         hash_names: bool = False,
@@ -81,12 +90,15 @@ class Redaction:
             raise OptionsError(f"redact must be a list of paths, not {fields!r}")
 
         self._paths: list[tuple[str, ...]] = []
-        self.fields: list[str] = [*fields]
+        fields = list(fields)
+        self.fields: list[str] = [
+            it if isinstance(it, str) else ".".join(map(str, it)) for it in fields
+        ]
         """Paths of the fields that are replaced, as they are in the header."""
-        for field in self.fields:
+        for field in fields:
             given: Any = field
-            steps = tuple(given.split(".")) if isinstance(given, str) else ("",)
-            if not all(steps):
+            steps = tuple(given.split(".")) if isinstance(given, str) else given
+            if not isinstance(steps, tuple) or not steps or not all(steps):
                 raise OptionsError(f"redact has no path of a field: {field!r}")
 
             self._paths.append(steps)
@@ -115,6 +127,9 @@ class Redaction:
             resource: Resource of the objects; None if it is unknown.
         """
         paths = list(self._paths)
+        if paths:
+            paths.append(_OF_SECRETS[-1])
+
         unsure = resource is None
         is_secret = resource is not None and (resource.group, resource.plural) == (
             SECRETS.group,
@@ -203,13 +218,17 @@ class Redaction:
                     value[key] = self.name(it)
                 elif key in _TEXTS:
                     value[key] = self._hidden(it)
-            elif key in {"labels", "annotations", "matchLabels"} and isinstance(
-                it, dict
-            ):
-                value[key] = {
-                    label: self.name(text) if isinstance(text, str) else text
-                    for label, text in it.items()
-                }
+            elif key in _LABELS and isinstance(it, dict):
+                for label, text in it.items():
+                    if isinstance(text, str):
+                        it[label] = self.name(text)
+                    else:  # a selector has further fields
+                        self._hash_names({label: text})
+
+            elif key == "values" and isinstance(it, list):
+                it[:] = [
+                    self.name(each) if isinstance(each, str) else each for each in it
+                ]
             else:
                 self._hash_names(it)
 

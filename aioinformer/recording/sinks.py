@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import uuid
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,6 +26,7 @@ from aioinformer.recording.lines import (
     change_line,
     encoded,
     plain_line,
+    shifted,
 )
 from aioinformer.recording.log_file import LogFile, TextReader, compressor
 
@@ -125,7 +128,7 @@ class Sink(Protocol):
     def write(self, portion: Portion) -> None:
         """Take entries. Raises `OSError`."""
 
-    def rotate(self, now: datetime) -> None:
+    def rotate(self, t: float) -> None:
         """Begin a new file, which the next entries complete. Raises `OSError`."""
 
     def save(self, path: Path, t: float, now: dict[int, Whole]) -> None:
@@ -146,14 +149,19 @@ class _Encoder:
 
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
+        self._run = uuid.uuid4().hex
+        self.since = 0.0
+        """Seconds since the start of the recorder at which times of lines are 0."""
         self.informers: dict[int, InformerLine] = {}
         self._raw_of: dict[int, Callable[[KubeObject], bytes]] = {}
 
     def header(self, started: datetime) -> bytes:
+        """Return the header of a file, for the start of the recorder."""
         return encoded(
             Header(
                 aioinformer_recording=FORMAT,
-                started=_utc(started),
+                started=_utc(started + timedelta(seconds=self.since)),
+                run=self._run,
                 program=f"aioinformer {__version__}",
                 names="hashed" if self._redaction.hash_names else "plain",
                 redacted=self._redaction.fields,
@@ -199,7 +207,7 @@ class _Encoder:
 
     def lines(self, entry: Entry) -> Iterator[bytes]:
         """Yield the lines of an entry."""
-        t, number, what = entry.t, entry.informer, entry.what
+        t, number, what = entry.t - self.since, entry.informer, entry.what
         more: dict[str, Any]
         if isinstance(what, Note):
             yield plain_line(what.kind, t, number, **what.fields)
@@ -277,8 +285,9 @@ class FileSink:
         self._keep = keep
         self._file: LogFile | None = None
         self._started = datetime.now(UTC)
-        # Seconds since the start at which the current file began.
-        self._since = 0.0
+        # Size of the current file with all objects that it begins with.
+        self._base = 0
+        self._begins = True
 
     def begin(self, started: datetime) -> None:
         """Open the file. Raises `OSError`."""
@@ -301,23 +310,27 @@ class FileSink:
         if waiting:
             self._file.write(b"".join(waiting))
 
-        if portion:
-            age = portion[-1].t - self._since
-            self.full = _reaches(self._file.bytes, self._rotate_bytes) or _reaches(
-                age, self._rotate_seconds
+        if self._begins:
+            self._base, self._begins = self._file.bytes, False
+        elif portion:
+            age = portion[-1].t - self._encoder.since
+            # Files that have little else than all objects would never end.
+            grown = self._file.bytes >= 2 * self._base
+            self.full = (grown and _reaches(self._file.bytes, self._rotate_bytes)) or (
+                _reaches(age, self._rotate_seconds)
             )
 
-    def rotate(self, now: datetime) -> None:
+    def rotate(self, t: float) -> None:
         """Rename the full file, and begin another one. Raises `OSError`."""
         if self._file is not None:
             self._file.close()
-            began = self._started + timedelta(seconds=self._since)
+            began = self._started + timedelta(seconds=self._encoder.since)
             self.path.rename(stamped(self.path, began))
             self._delete_old()
 
-        self._since = (now - self._started).total_seconds()
+        self._encoder.since = t
         self._open()
-        self.full = False
+        self.full, self._begins = False, True
 
     def save(self, path: Path, t: float, now: dict[int, Whole]) -> None:
         """Do nothing: everything was written."""
@@ -326,7 +339,7 @@ class FileSink:
         """End the file. Raises `OSError`."""
         if self._file is not None:
             try:
-                self._file.write(plain_line("END", t))
+                self._file.write(plain_line("END", t - self._encoder.since))
                 self._file.close()
             finally:
                 self._file.discard()
@@ -347,8 +360,9 @@ class FileSink:
         if self._keep is None:
             return
 
-        stem, suffix = self.path.stem, self.path.suffix
-        full = sorted(self.path.parent.glob(f"{_escaped(stem)}-*Z*{_escaped(suffix)}"))
+        stem, suffix = map(re.escape, (self.path.stem, self.path.suffix))
+        is_full = re.compile(rf"{stem}-\d{{8}}T\d{{6}}\.\d{{6}}Z{suffix}").fullmatch
+        full = sorted(it for it in self.path.parent.iterdir() if is_full(it.name))
         for path in full[: max(0, len(full) - self._keep)]:
             path.unlink(missing_ok=True)
 
@@ -427,7 +441,7 @@ class RingSink:
                 segment.lines += self._encoder.lines(entry)
                 segment.ended = entry.t
 
-    def rotate(self, now: datetime) -> None:
+    def rotate(self, t: float) -> None:
         """Do nothing: it is never full."""
 
     def save(self, path: Path, t: float, now: dict[int, Whole]) -> None:
@@ -438,19 +452,23 @@ class RingSink:
 
         file = LogFile(path)
         try:
-            began = self._segments[0].began
-            encoder = self._encoder
+            encoder, began = self._encoder, self._segments[0].began
+            encoder.since = began
             file.write(encoder.header(self._started))
+            encoder.since = 0.0
             for number, informer in encoder.informers.items():
-                file.write(encoded(informer))
+                file.write(encoded(replace(informer, t=0.0)))
                 if number in now:
-                    file.write(b"".join(self._whole(number, now[number], began)))
+                    file.write(b"".join(self._whole(number, now[number])))
 
             for segment in self._segments:
-                text = _unpacked(segment.packed) if segment.packed else b""
-                file.write(text + b"".join(segment.lines))
+                lines = segment.lines
+                if segment.packed:
+                    lines = _unpacked(segment.packed).splitlines(keepends=True)
 
-            file.write(plain_line("END", t))
+                file.write(b"".join(shifted(it, began) for it in lines))
+
+            file.write(plain_line("END", t - began))
             file.close()
         finally:
             file.discard()
@@ -459,7 +477,7 @@ class RingSink:
         """Forget everything."""
         self._segments.clear()
 
-    def _whole(self, number: int, whole: Whole, began: float) -> Iterator[bytes]:
+    def _whole(self, number: int, whole: Whole) -> Iterator[bytes]:
         """Yield the lines of all objects as they were when the ring began."""
         before: dict[str, bytes | None] = {}
         for segment in self._segments:
@@ -471,9 +489,9 @@ class RingSink:
         changed = [line for line in before.values() if line is not None]
         version = self._segments[0].versions.get(number) or whole.version
         more = {"n": len(listed) + len(changed), "version": version}
-        yield plain_line("SNAPSHOT", began, number, **more)
+        yield plain_line("SNAPSHOT", 0.0, number, **more)
         # Without its first line, which does not count the changed ones.
-        yield from islice(self._encoder.listed("", began, number, listed), 1, None)
+        yield from islice(self._encoder.listed("", 0.0, number, listed), 1, None)
         yield from changed
 
     def _note_version(self, segment: _Segment, entry: Entry) -> None:
@@ -508,7 +526,7 @@ class RingSink:
 
                 line = None
                 if old is not None:
-                    line = change_line("LISTED", segment.began, number, raw_of(old))
+                    line = change_line("LISTED", 0.0, number, raw_of(old))
 
                 before[key] = line
 
@@ -564,7 +582,3 @@ def stamped(path: Path, moment: datetime) -> Path:
     """Return a path with a time in its name: `incident-20260131T090000.123456Z.alog`."""
     stamp = moment.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     return path.with_name(f"{path.stem}-{stamp}{path.suffix}")
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"[{it}]" if it in "[*?" else it for it in text)

@@ -9,6 +9,8 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.errors import AioInformerError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
     from aioinformer.recording.reading import Happening
@@ -44,6 +46,11 @@ class ReplayedServer:
         self._holders: dict[tuple[Resource, str], set[str]] = {}
         # Resources that were seen, and whether they are served.
         self._served: dict[Resource, bool] = {}
+
+    def serve(self, resources: Iterable[Resource]) -> None:
+        """Serve resources, before the recording has objects of them."""
+        for resource in resources:
+            self._serves(resource)
 
     def apply(self, happening: Happening, *, quietly: bool = False) -> None:
         """Store and remove the objects of an entry."""

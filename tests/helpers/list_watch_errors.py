@@ -72,6 +72,7 @@ NEVER = {
     errors.NotSynced,
     errors.OptionsError,
     errors.QueueShutDown,
+    errors.RecordingError,
     errors.SelectorSyntaxError,
     errors.Stale,
     errors.TerminalError,

@@ -25,13 +25,14 @@ from aioinformer.recording.lines import (
     Header,
     InformerLine,
     Line,
+    change_line,
     encoded,
     parsed,
     plain_line,
 )
 from aioinformer.recording.log_file import LogFile, TextReader, read_lines
 from aioinformer.recording.redaction import Redaction
-from aioinformer.recording.sinks import Entry, RingSink, Whole
+from aioinformer.recording.sinks import Entry, FileSink, RingSink, Whole
 from aioinformer.testing import FakeListerWatcher
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ TEXT = [b'{"line":%d,"filler":"%s"}\n' % (it, b"x" * (it % 50)) for it in range(
 
 
 def read(path: Path) -> list[bytes]:
-    return [line + b"\n" for lines in read_lines(path) for line in lines]
+    return [line + b"\n" for lines in read_lines(path) for line in lines if line]
 
 
 def phase(name: str, text: str) -> dict[str, Any]:
@@ -197,6 +198,87 @@ async def test_recording_of_a_restarted_program_is_continued(tmp_path: Path) -> 
     assert contents(path) == versions(informer)
     steps = [it.kind for it in History([path]).steps() if it.obj is not None]
     assert steps == ["LISTED"] * 3 + ["DELETED", "LISTED", "ADDED"]
+
+
+def test_files_with_little_but_objects_are_not_full_at_once(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path / "it.alog", Redaction(), rotate_bytes=100)
+    sink.begin(datetime(2026, 1, 31, tzinfo=UTC))
+    noise = random.Random(1).randbytes(4000).hex()
+    objects = [KubeObject.of(pod(noise[at : at + 40])) for at in range(0, 4000, 40)]
+    line = InformerLine(t=0, e="INFORMER", s=0, name="pods", plural="pods")
+    sink.write([Entry(0, 0, line), Entry(0, 0, Whole(objects, "1"))])
+    for round_ in range(3):
+        changes = 0
+        while not sink.full:
+            changes += 1
+            name = noise[changes * 7 :][:40]
+            sink.write(
+                [Entry(round_ + changes / 1e4, 0, [Added(KubeObject.of(pod(name)))])]
+            )
+
+        assert changes > 50
+        sink.rotate(float(round_ + 1))
+        sink.write([Entry(round_ + 1, 0, Whole(objects, "1"))])
+        assert not sink.full
+
+    sink.close(4.0)
+    *full, last = files(tmp_path)
+    assert len(full) == 3
+    first = next(it for it in read(last) if b'"SNAPSHOT"' in it)
+    assert first.startswith(b'{"t":0.0,')  # of the file, not of the recorder
+    times = [it.t for it in History([*full, last]).steps()]
+    assert times == sorted(times)
+    assert times[-1] == 4.0
+
+
+def test_other_files_are_not_deleted(tmp_path: Path) -> None:
+    for name in ("it-east-20260131T090000.000000Z.alog", "it-Zurich.alog"):
+        (tmp_path / name).touch()
+
+    sink = FileSink(tmp_path / "it.alog", Redaction(), keep=1)
+    sink.begin(datetime(2026, 1, 31, tzinfo=UTC))
+    for t in (1.0, 2.0, 3.0):
+        sink.rotate(t)
+
+    sink.close(4.0)
+    assert [it.name for it in files(tmp_path)] == [
+        "it-20260131T000002.000000Z.alog",
+        "it-Zurich.alog",
+        "it-east-20260131T090000.000000Z.alog",
+        "it.alog",
+    ]
+
+
+def test_group_with_an_unreadable_line_keeps_its_other_lines(tmp_path: Path) -> None:
+    def line(kind: str, name: str, informer: int = 0) -> bytes:
+        body = KubeObject.of({"metadata": {"name": name, "resourceVersion": "1"}})
+        return change_line(kind, 1.0, informer, body.raw)
+
+    nested = b'{"metadata":{"name":"deep"},"x":%b%b}' % (b"[" * 2000, b"]" * 2000)
+    lines = [
+        encoded(Header(aioinformer_recording=1, started="2026-01-31T09:00:00Z")),
+        *(
+            encoded(InformerLine(t=0, e="INFORMER", s=number, name=name, plural="pods"))
+            for number, name in enumerate(("pods", "others"))
+        ),
+        plain_line("LIST", 1.0, 0, n=4),
+        line("LISTED", "a"),
+        b'{"t":1,"s":0,"e":"LISTED","o":{]}\n',
+        change_line("LISTED", 1.0, 0, nested),
+        line("LISTED", "b"),
+        plain_line("SYNCED", 1.0, 0),
+        plain_line("RELIST", 2.0, 0, n=3),
+        line("MODIFIED", "a"),
+        line("ADDED", "other", 1),  # the rest of the relist is missing
+        line("ADDED", "c"),
+    ]
+    path = tmp_path / "it.alog"
+    written(path, [b"".join(lines)])
+    history = History([path])
+    list(history.steps())
+    assert history.reading.unreadable == 1
+    assert sorted(history.objects["pods"]) == ["a", "b", "c", "deep"]
+    assert list(history.objects["others"]) == ["other"]
 
 
 @pytest.mark.realtime

@@ -19,6 +19,7 @@ from aioinformer.model import drop
 from aioinformer.model.resources import PODS
 from aioinformer.recording import Digest, record, replay
 from aioinformer.testing import APIServer, FakeListerWatcher
+from aioinformer.watch import ListOptions, WatchOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -386,3 +387,111 @@ async def test_informer_with_a_store_on_disk_is_refused_and_nothing_is_left(
     # All threads have ended, see conftest.py.
     with pytest.raises(OptionsError, match="while it is entered"):
         await recorder.save()
+
+
+async def test_relist_with_many_changes_is_one_relist_again(tmp_path: Path) -> None:
+    path = tmp_path / "it.alog"
+    source = FakeListerWatcher(*(pod(f"p{number}") for number in range(400)))
+    async with recorded(source, path) as (informer, told):
+        source.gone()
+        for number in range(300):
+            source.modify(phase(f"p{number}", "Running"))
+
+        await informer.wait_for_version(source.resource_version, 30)
+        await settle()
+
+    loop = asyncio.get_running_loop()
+    async with replayed(path) as (played, again, told_again):
+        sizes: list[set[str]] = []
+        again.add_event_handler(
+            on_update=lambda _, new: sizes.append(
+                {it.at("status.phase") or "" for it in again.indexer.list()}
+            )
+        )
+        began = loop.time()
+        await played.run()
+        assert loop.time() - began < 5
+
+    # No handler has seen a part of it.
+    assert len(sizes) == 300
+    phases = [{it.at("status.phase") for it in again.indexer.list()}]
+    assert sizes == phases * 300
+    assert (told_again.hexdigest(), told_again.count) == (told.hexdigest(), told.count)
+
+
+async def test_informers_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "it.alog"
+    sources = [FakeListerWatcher(pod("a")), FakeListerWatcher(pod("b"))]
+    informers = [SharedInformer(it, name="pods") for it in sources]
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(record(informers, path))
+        for it in informers:
+            await stack.enter_async_context(running(it.run()))
+            await it.wait_synced(10)
+
+    async with replayed(path, name="pods") as (played, again, _):
+        other = played.informer("pods #2")
+        async with running(other.run()):
+            await played.run()
+            await settle()
+
+    assert (list(states(again)), list(states(other))) == (["default/a"], ["default/b"])
+
+
+async def test_watch_may_begin_at_an_earlier_version_of_the_recording(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "it.alog"
+    source = FakeListerWatcher(pod("a"))
+    async with recorded(source, path):
+        for number in range(5):
+            source.modify(phase("a", str(number)))
+            await settle()
+
+    async with replay(path) as played:
+        it = played.source()
+        running_ = asyncio.create_task(played.run())
+        async with it.list(ListOptions()) as page:
+            version = page.resource_version
+
+        async with it.watch(WatchOptions(resource_version=version)) as watch:
+            seen = [event.object.at("status.phase") async for event in first(watch, 5)]
+
+        assert seen == [str(number) for number in range(5)]
+        async with it.watch(WatchOptions(resource_version="4")) as watch:
+            seen = [event.object.at("status.phase") async for event in first(watch, 3)]
+
+        assert seen == ["2", "3", "4"]
+        async with it.watch(WatchOptions(resource_version="1")) as watch:
+            (error,) = [event async for event in first(watch, 1)]
+
+        assert error.error().status == 410
+        running_.cancel()
+        await asyncio.wait({running_})
+
+
+async def first(watch: Any, count: int) -> AsyncIterator[Any]:
+    async for event in watch:
+        yield event
+        count -= 1
+        if not count:
+            return
+
+
+async def test_namespace_that_has_become_empty_is_replayed_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "it.alog"
+    sources = {it: FakeListerWatcher() for it in ("one", "two")}
+    for namespace, source in sources.items():
+        source.add({"metadata": {"name": "a", "namespace": namespace}})
+
+    async with recorded(sources, path):
+        pass
+
+    sources["two"].delete({"metadata": {"name": "a", "namespace": "two"}})
+    async with recorded(sources, path) as (informer, _):
+        pass
+
+    objects, _, _ = await play(path)
+    assert list(objects) == list(states(informer)) == ["one/a"]

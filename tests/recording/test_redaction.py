@@ -63,7 +63,13 @@ def test_other_objects_are_recorded_as_they_are() -> None:
 
 def test_chosen_fields_are_replaced_by_values_of_their_types() -> None:
     body = {
-        "metadata": {"name": "web"},
+        "metadata": {
+            "name": "web",
+            "annotations": {
+                "example.com/a.b": HIDDEN,
+                "kubectl.kubernetes.io/last-applied-configuration": HIDDEN,
+            },
+        },
         "spec": {
             "containers": [
                 {"name": "a", "env": [{"name": "X", "value": HIDDEN}, {"name": "Y"}]},
@@ -71,11 +77,12 @@ def test_chosen_fields_are_replaced_by_values_of_their_types() -> None:
             ]
         },
     }
-    paths = [
+    paths: list[str | tuple[str, ...]] = [
         "spec.containers.*.env.*.value",
         "spec.containers.1.command",
         "spec.containers.*.ports",
         "status.absent.*",
+        ("metadata", "annotations", "example.com/a.b"),
         "metadata.name.deeper",
     ]
     found = redacted(Redaction(paths), body, PODS)
@@ -85,7 +92,8 @@ def test_chosen_fields_are_replaced_by_values_of_their_types() -> None:
     assert first["env"][0]["value"].startswith("redacted-")
     assert first["env"][1] == {"name": "Y"}
     assert second["ports"] == [{"port": 0}]
-    assert found["metadata"] == {"name": "web"}
+    assert HIDDEN not in str(found)
+    assert found["metadata"]["name"] == "web"
 
 
 def test_names_are_hashed_alike_wherever_they_are() -> None:
@@ -97,13 +105,19 @@ def test_names_are_hashed_alike_wherever_they_are() -> None:
             "uid": "kept",
             "ownerReferences": [{"kind": "StatefulSet", "name": "web"}],
         },
-        "spec": {"nodeName": "node-1", "volumes": [{"secret": {"secretName": "tls"}}]},
+        "spec": {
+            "nodeName": "node-1",
+            "serviceAccount": "robot",
+            "selector": {"matchLabels": {"name": "web"}, "app": "web"},
+            "terms": [{"key": "zone", "operator": "In", "values": ["node-1"]}],
+            "volumes": [{"secret": {"secretName": "tls"}}],
+        },
         "status": {"message": "web-0 failed", "phase": "Failed"},
     }
     redaction = Redaction(hash_names=True)
     found = redacted(redaction, body, PODS)
     text = str(found)
-    for name in ("web-0", "shop", "node-1", "'web'", "tls"):
+    for name in ("web-0", "shop", "node-1", "'web'", "tls", "robot"):
         assert name not in text
 
     assert found["metadata"]["name"] == redaction.name("web-0")
