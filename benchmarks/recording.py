@@ -171,7 +171,7 @@ def hour(sizes: Sizes) -> Iterator[tuple[str, str, float]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "it.alog"
         cpu = time.process_time()
-        size, changes = _record_hour(path, sizes)
+        size, changes, version = _record_hour(path, sizes)
         yield (
             "CPU of the writer",
             "us/change",
@@ -180,13 +180,17 @@ def hour(sizes: Sizes) -> Iterator[tuple[str, str, float]]:
         yield "file", "MB", path.stat().st_size / 1e6
         yield "text", "MB", size / 1e6
         began = time.perf_counter()
-        count = asyncio.run(_replay(path))
+        count = asyncio.run(_replay(path, version))
         yield "replay", "s", time.perf_counter() - began
         assert count == changes + sizes.pods, (count, changes)
 
 
-def _record_hour(path: Path, sizes: Sizes) -> tuple[int, int]:
-    """Write a recording by a clock of its own; return bytes and number of changes."""
+def _record_hour(path: Path, sizes: Sizes) -> tuple[int, int, int]:
+    """Write a recording by a clock of its own.
+
+    Returns:
+        Bytes, number of changes, and last version.
+    """
     rng = random.Random(1)
     sink = FileSink(path, Redaction())
     sink.begin(datetime(2026, 1, 31, tzinfo=UTC))
@@ -212,17 +216,18 @@ def _record_hour(path: Path, sizes: Sizes) -> tuple[int, int]:
         changes += len(portion)
 
     sink.close(sizes.hour)
-    return size, changes
+    return size, changes, version
 
 
-async def _replay(path: Path) -> int:
-    """Replay a recording; return the number of notifications."""
+async def _replay(path: Path, version: int) -> int:
+    """Replay a recording up to a version; return the number of notifications."""
     async with replay(path) as played:
         pods = played.informer("pods")
         told = Digest()
         registration = pods.add_event_handler(on_event=told)
         running = asyncio.create_task(pods.run())
         await played.run()
+        await pods.wait_for_version(str(version), 60)
         while registration.depth:  # noqa: ASYNC110 - nothing tells it
             await asyncio.sleep(0.001)
 

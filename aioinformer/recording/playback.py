@@ -46,6 +46,7 @@ HISTORY: Final = 10_000
 """Number of changes that a source knows, for watches that begin earlier."""
 
 _BATCH: Final = 256
+_ENTRIES: Final = 2_000
 _PAGE: Final = 500
 _INITIAL_EVENTS_END: Final = {"k8s.io/initial-events-end": "true"}
 
@@ -361,22 +362,24 @@ class Replay:
         return self._next[0] if self._next else None
 
     def _read(self) -> None:
-        """Read a portion."""
+        """Read some entries, as a thread for each line would take longer than that."""
         try:
-            lines = next(self._portions, None)
+            while not self._ended and len(self._next) < _ENTRIES:
+                lines = next(self._portions, None)
+                if lines is None:
+                    self._next.extend(self._order.finish())
+                    self._ended = True
+                    break
+
+                for happening in self._reading.feed(lines):
+                    self._next.extend(self._order.feed(happening))
         except OSError as exc:
             raise RecordingError(
                 f"cannot read the recording {exc.filename}: {exc.strerror}"
             ) from exc
 
-        if lines is None:
-            self._next.extend(self._order.finish())
-            self._ended = True
-            if self._reading.header is None:
-                raise RecordingError(f"{self._paths[0]} is empty")
-        else:
-            for happening in self._reading.feed(lines):
-                self._next.extend(self._order.feed(happening))
+        if self._ended and self._reading.header is None:
+            raise RecordingError(f"{self._paths[0]} is empty")
 
     def _lines(self) -> Generator[list[bytes], None, None]:
         for path in self._paths:

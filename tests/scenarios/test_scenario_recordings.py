@@ -61,6 +61,7 @@ async def replayed(path: Path) -> tuple[str, int, Contents]:
         registration = informer.add_event_handler(on_event=told)
         running = asyncio.create_task(informer.run())
         await played.run()
+        await asyncio.sleep(0.5)  # until the store has what the watch has
         await until(lambda: not registration.depth)
         running.cancel()
         await asyncio.wait({running})
