@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.figures import Figure
+    from bench.goals import Goal
     from bench.record import Run
     from bench.report import Row
 
@@ -132,7 +133,7 @@ def missed(lines: list[Row]) -> Iterator[str]:
     found: dict[str, list[str]] = {}
     for it in lines:
         if it.goal is not None and it.reached is False and it.goal.why:
-            what = f"{it.figure.benchmark}: {it.figure.case}, {it.goal} {it.goal.peer}"
+            what = f"{it.figure.benchmark}: {it.figure.case}, {_bound(it.goal)}"
             found.setdefault(it.goal.why, []).append(what)
 
     for why, goals in found.items():
@@ -143,8 +144,11 @@ def missing(figures: list[Figure]) -> Iterator[str]:
     """Yield a line for each goal without a measurement."""
     for goal in unjudged(GOALS, figures):
         what = f"{goal.benchmark}: {goal.case} ({goal.contestant})"
-        peer = "" if goal.peer is None else f" of {goal.peer}"
-        yield f"* Not measured: {what}, {goal}{peer}\n"
+        yield f"* Not measured: {what}, {_bound(goal)}\n"
+
+
+def _bound(goal: Goal) -> str:
+    return f"{goal}" if goal.peer is None else f"{goal} {goal.peer}"
 
 
 def origin(run: Run) -> str:

@@ -113,6 +113,10 @@ def test_missed_goals_are_explained() -> None:
     assert both == f"* Missed: list_sync: {CASE}, ≥ 20x client-go typed JSON. Of us.\n"
     assert theirs == f"* Missed: list_sync: {CASE}, ≥ 20x lightkube. Of them.\n"
 
+    alone = replace(goal(50_000, None), why="Of us.")
+    (ours,) = missed(list(rows(FIGURES, [alone])))
+    assert ours == f"* Missed: list_sync: {CASE}, ≥ 50,000. Of us.\n"
+
 
 def test_goal_without_a_peer_is_judged_by_our_figure() -> None:
     assert table(FIGURES, goal(50_000, None))[""] == ("", "≥ 50,000", "missed")
