@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shlex
 import sys
 from itertools import chain
 from types import ModuleType
@@ -148,7 +149,7 @@ def simulation(request: pytest.FixtureRequest) -> Simulation:
         seed=config.getoption("simulation_seed"),
         seeds=config.getoption("simulation_seeds"),
         seconds=config.getoption("simulation_seconds"),
-        command=f"pytest '{request.node.nodeid}' --simulation-seed {{seed}}",
+        command=f"pytest {shlex.quote(request.node.nodeid)} --simulation-seed",
     )
 
 

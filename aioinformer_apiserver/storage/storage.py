@@ -75,7 +75,8 @@ class Collection:
         self._history: deque[Change] = deque()
         self._bound = history
         self._snapshots: OrderedDict[int, list[StoredObject]] = OrderedDict()
-        self._readers: set[Callable[[], None]] = set()
+        # Not a set, whose order differs between processes.
+        self._readers: dict[Callable[[], None], None] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -167,8 +168,8 @@ class Collection:
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` after each change, until the returned function is called."""
-        self._readers.add(wake)
-        return lambda: self._readers.discard(wake)
+        self._readers[wake] = None
+        return lambda: self._readers.pop(wake, None)
 
     def record(self, version: int, key: str, new: StoredObject | None) -> None:
         """Apply one change. For `Storage` only."""
@@ -302,7 +303,8 @@ class Storage:
         self.version: int = 1
         self._history = history
         self._collections: dict[tuple[str, str, str], Collection] = {}
-        self._readers: set[Callable[[], None]] = set()
+        # Not a set, whose order differs between processes.
+        self._readers: dict[Callable[[], None], None] = {}
 
     def __iter__(self) -> Iterator[Collection]:
         return iter(self._collections.values())
@@ -481,8 +483,8 @@ class Storage:
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` after each write, until the returned function is called."""
-        self._readers.add(wake)
-        return lambda: self._readers.discard(wake)
+        self._readers[wake] = None
+        return lambda: self._readers.pop(wake, None)
 
     def _wake(self) -> None:
         for wake in tuple(self._readers):

@@ -74,13 +74,15 @@ def contents(informer: SharedInformer) -> Contents:
     return {it.key: (it.uid, it.resource_version) for it in found}
 
 
-def published(path: Path) -> None:
-    """Add the text of a recording to what is searched for secrets."""
+def published(path: Path) -> bytes:
+    """Return the text of a recording, and add it to what is searched for secrets."""
+    text = b"\n".join(line for lines in read_lines(path) for line in lines)
+    assert text
     folder = os.environ.get(RECORD)
     if folder:
-        text = b"\n".join(line for lines in read_lines(path) for line in lines)
-        assert text
         (Path(folder) / f"{secrets.token_hex(8)}.log").write_bytes(text)
+
+    return text
 
 
 @pytest.mark.timeout(300)
@@ -126,7 +128,7 @@ async def test_relist_after_lost_history_is_replayed_as_it_was(
     assert await replayed(file) == expected
     kinds = [it.kind for it in await asyncio.to_thread(steps, file)]
     assert "RELIST" in kinds
-    published(file)
+    await asyncio.to_thread(published, file)
 
 
 def steps(path: Path) -> list[Any]:
@@ -185,8 +187,7 @@ async def test_recording_of_killed_recorders_ends_with_the_state_of_the_server(
     found, kinds = await asyncio.to_thread(last)
     assert found == await fresh(http, path)
     assert kinds[-1] == "END"
-    await asyncio.to_thread(published, file)
-    text = b"".join(line for lines in read_lines(file) for line in lines)
+    text = await asyncio.to_thread(published, file)
     assert text.count(b'"kind":"Secret"') >= 3
     assert not [it for it in hidden if it.encode() in text]
 

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import gc
 import os
+import random
+import secrets
+import signal
 import subprocess
 import sys
+import threading
 import time
+import uuid
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from simulated_operators import OPERATORS, Operator
 
-from aioinformer.errors import OptionsError
+from aioinformer import Manager
+from aioinformer.errors import (
+    ApiError,
+    LeadershipLost,
+    OptionsError,
+    TransportError,
+)
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing.simulation import (
     STRATEGIES,
@@ -22,7 +36,7 @@ from aioinformer.testing.simulation import (
     SimulationFailed,
 )
 from aioinformer.testing.simulation import loop as loop_module
-from aioinformer.testing.simulation.run import simulate
+from aioinformer.testing.simulation.run import Scenario, simulate
 from aioinformer.testing.simulation.schedule import KINDS
 
 if TYPE_CHECKING:
@@ -128,6 +142,153 @@ def test_killed_program_runs_no_finally_and_starts_again() -> None:
     run(main, workload=some_time, strategies=["intermediate states"], seeds=1)
 
 
+def test_program_that_ends_by_itself_starts_again_as_a_pod_does() -> None:
+    starts: list[float] = []
+
+    async def main(client: Client) -> None:
+        starts.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(2)
+        if len(starts) == 2:
+            raise SystemExit(3)
+
+        if len(starts) == 3:
+            raise LeadershipLost("another leads")
+
+        if len(starts) == 4:
+            raise asyncio.CancelledError
+
+        if len(starts) > 4:
+            await asyncio.sleep(1e6)
+
+    run(main, workload=lambda it: it.sleep(10), strategies=["unobserved states"])
+    assert starts == [0.0, 3.0, 6.0, 9.0, 12.0]
+
+
+def test_handlers_in_threads_take_no_virtual_time() -> None:
+    seen: list[tuple[str, float]] = []
+
+    def slow(obj: KubeObject) -> None:
+        time.sleep(0.02)
+        seen.append((obj.name, time.time()))
+
+    async def main(client: Client) -> None:
+        manager = Manager(client)
+        informer = manager.informer(CONFIG_MAPS)
+        informer.add_event_handler(on_add=slow, thread=True)
+        await manager.run()
+
+    async def creates(cluster: Cluster) -> None:
+        await cluster.sleep(5)
+        for number in range(5):
+            body = {"metadata": {"name": str(number), "namespace": "default"}}
+            cluster.create(CONFIG_MAPS, body)
+
+    run(main, workload=creates, strategies=["partitions"])
+    assert [name for name, _ in seen[-5:]] == ["0", "1", "2", "3", "4"]
+    assert seen[-1][1] == seen[-5][1]
+
+
+def test_thread_that_never_returns_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_module, "_MOST_POLLS", 50)
+    ended = threading.Event()
+
+    async def main(client: Client) -> None:
+        await asyncio.to_thread(ended.wait, 60)
+
+    try:
+        assert "a thread does not return" in failure(main)
+    finally:
+        ended.set()
+
+
+def test_request_may_be_done_after_its_error() -> None:
+    clusters: list[Cluster] = []
+    errors: list[str] = []
+
+    async def main(client: Client) -> None:
+        async with client:
+            for number in range(90):
+                name = f"it{number}"
+                try:
+                    body = {
+                        "metadata": {"name": name, "namespace": "default"},
+                        "data": {},
+                    }
+                    await client.create(CONFIG_MAPS, body)
+                except TransportError:
+                    assert not get(clusters[0], name)
+                    errors.append(name)
+
+                await asyncio.sleep(1)
+
+            await asyncio.sleep(1e6)
+
+    (errors_only,) = [it for it in STRATEGIES if it.name == "errors"]
+    late = dataclasses.replace(errors_only, writes=(("late", 0.1),), lists=())
+    scenario = Scenario(
+        program=main,
+        setup=clusters.append,
+        workload=lambda it: it.sleep(80),
+        eventually=lambda it: len(it.objects(CONFIG_MAPS)) == 90,
+    )
+    outcome = simulate(scenario, 4, strategy=late)
+    assert outcome.violation == ""
+    assert len(errors) > 5
+
+
+def test_requests_that_are_refused_count_as_sent() -> None:
+    def at_most_two_a_second(cluster: Cluster) -> None:
+        assert cluster.requests_within(10) <= 20
+
+    async def main(client: Client) -> None:
+        async with client:
+            while True:
+                with suppress(ApiError, TransportError):
+                    await client.get(CONFIG_MAPS, "missing", namespace="default")
+
+                await asyncio.sleep(0.01)
+
+    with pytest.raises(SimulationFailed, match="at_most_two_a_second"):
+        Simulation().run(
+            main,
+            workload=lambda it: it.sleep(20),
+            invariants=[at_most_two_a_second],
+            strategies=["errors"],
+        )
+
+
+def test_fewest_faults_fail_in_the_same_way() -> None:
+    async def main(client: Client) -> None:
+        async with client:
+            failed = 0
+            for number in range(1000):
+                try:
+                    await write(client, "it", failed=str(failed))
+                except (ApiError, TransportError):
+                    failed += 1
+
+                if number == 50 and not failed:
+                    raise RuntimeError("another failure")
+
+                await asyncio.sleep(1)
+
+    def fewer_than_three(cluster: Cluster) -> None:
+        assert int(get(cluster, "it").get("failed", 0)) < 3, "too many"
+
+    with pytest.raises(SimulationFailed) as found:
+        Simulation().run(
+            main,
+            workload=lambda it: it.sleep(60),
+            invariants=[fewer_than_three],
+            strategies=["errors"],
+        )
+
+    assert "too many" in found.value.outcome.violation
+    assert len(found.value.outcome.faults) == 3
+
+
 def test_threads_take_no_virtual_time() -> None:
     async def main(client: Client) -> None:
         async with client:
@@ -201,13 +362,40 @@ def test_errors_of_the_test_itself_are_raised() -> None:
     with pytest.raises(OptionsError, match="must be functions"):
         Simulation().run(sleeping, invariants=["x"])  # type: ignore[list-item]
 
+    with pytest.raises(OptionsError, match="seeds=0 must be at least 1"):
+        run(sleeping, seeds=0)
+
+    with pytest.raises(OptionsError, match="replicas=0 must be at least 1"):
+        run(sleeping, replicas=0)
+
+
+async def test_coroutine_test_is_refused() -> None:
+    with pytest.raises(OptionsError, match="has its own event loop"):
+        run(sleeping)
+
 
 def test_randomness_of_the_process_is_restored() -> None:
-    import random
-    import uuid
+    state, urandom = random.getstate(), os.urandom
+    before = signal.signal(signal.SIGTERM, handler := lambda *_: None)
+    tokens: list[str] = []
 
-    state = random.getstate()
-    run(sleeping, seeds=2)
+    async def main(client: Client) -> None:
+        tokens.append(secrets.token_hex())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: None)
+        await asyncio.sleep(1e6)
+
+    try:
+        for _ in range(2):
+            run(main, strategies=["unobserved states"])
+
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert len(tokens) == 2
+    assert tokens[0] == tokens[1] != secrets.token_hex()
+    assert os.urandom is urandom
+    assert gc.isenabled()
     assert random.getstate() == state
     assert len({random.Random().random(), random.Random().random()}) == 2
     assert uuid.uuid4() != uuid.uuid4()
@@ -252,9 +440,9 @@ from simulated_operators import OPERATORS
 from aioinformer.testing.simulation import loop as loop_module
 from aioinformer.testing.simulation.run import simulate
 seen = hashlib.sha256()
-for it in OPERATORS:
+for number, it in enumerate(OPERATORS):
     scenario = it.scenario(fixed=True)
-    for seed in range(4):
+    for seed in range(number, number + 4):  # all strategies in turns
         seen.update(repr(simulate(scenario, seed).history).encode())
 print(seen.hexdigest())
 """

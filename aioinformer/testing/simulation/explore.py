@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import re
 import time
 import warnings
 from collections import Counter
@@ -27,6 +29,8 @@ SECONDS: Final = 60.0
 """Real seconds after which no further seed begins."""
 
 _LINES: Final = 60
+# Real seconds of the search for the fewest faults.
+_SEARCH_SECONDS: Final = 30.0
 
 
 class SimulationFailed(AssertionError):
@@ -126,7 +130,10 @@ class Simulation:
         seed: Only seed to run; None for several.
         seeds: Number of seeds.
         seconds: Real seconds after which no further seed begins.
-        command: Command that repeats one seed, with `{seed}`.
+        command: Command that repeats a seed, to which the seed is added.
+
+    Raises:
+        OptionsError: If there are no seeds.
 
     Attributes:
         report: What was tried so far.
@@ -140,6 +147,7 @@ class Simulation:
         seconds: float = SECONDS,
         command: str = "",
     ) -> None:
+        _check_positive("seeds", seeds)
         self._seed = seed
         self._seeds = seeds
         self._seconds = seconds
@@ -168,10 +176,11 @@ class Simulation:
 
         Args:
             program: Function that takes a `Client` and returns a `Manager`, another
-                object with `run()`, or a coroutine. Called for each start.
+                object with `run()`, or a coroutine. Called for each start. A program
+                that returns, exits or loses its leadership starts again.
             workload: Coroutine function that takes the `Cluster` and changes it.
-            invariants: Functions that take the `Cluster`, called after each write. They
-                raise, or return False, if something is wrong.
+            invariants: Functions that take the `Cluster`, called after each write and
+                with each request. They raise, or return False, if something is wrong.
             eventually: Function that takes the `Cluster`, and is true in the end.
             setup: Function that takes the `Cluster` before the program starts.
             replicas: Number of programs that run at a time.
@@ -186,7 +195,8 @@ class Simulation:
         Raises:
             SimulationFailed: If an invariant does not hold, `eventually` does not
                 become true, or the program ends with an error.
-            OptionsError: If a strategy is unknown, or an argument is not a function.
+            OptionsError: If a strategy is unknown, an argument is not a function, a
+                number is not positive, or an event loop runs.
             Exception: Error of `setup` or of the workload.
         """
         __tracebackhide__ = True  # pytest shows the line of the test
@@ -196,6 +206,15 @@ class Simulation:
 
         if eventually is None and not checks:
             raise OptionsError("a simulation needs invariants=, or eventually=")
+
+        _check_positive("replicas", replicas)
+        number = self._seeds if seeds is None else seeds
+        _check_positive("seeds", number)
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001
+            raise OptionsError(
+                "a simulation has its own event loop: call it in a test that is not a "
+                "coroutine"
+            )
 
         scenario = Scenario(
             program=program,
@@ -207,12 +226,11 @@ class Simulation:
             settle_seconds=settle_seconds,
         )
         chosen = _strategies(strategies)
-        numbers = range(self._seeds if seeds is None else seeds)
         with warnings.catch_warnings():
             # Of coroutines of killed programs, when they are freed.
             warnings.simplefilter("ignore", RuntimeWarning)
             try:
-                self._run(scenario, chosen, numbers)
+                self._run(scenario, chosen, range(number))
             finally:
                 gc.collect()
 
@@ -247,7 +265,7 @@ class Simulation:
             *(f"  {line}" for line in history[-_LINES:]),
         ]
         if self._command:
-            lines.append(f"repeat it: {self._command.format(seed=seed)}")
+            lines.append(f"repeat it: {self._command} {seed}")
 
         return "\n".join(lines)
 
@@ -267,31 +285,44 @@ def _strategies(names: Iterable[str] | None) -> list[Strategy]:
     return [known[it] for it in wanted]
 
 
+def _check_positive(name: str, number: int) -> None:
+    if number < 1:
+        raise OptionsError(f"{name}={number!r} must be at least 1")
+
+
 def _fewest(scenario: Scenario, found: Outcome, strategy: Strategy) -> Outcome:
-    """Return a failing run with as few faults as possible."""
+    """Return a run that fails in the same way, with as few faults as possible."""
+    until = time.monotonic() + _SEARCH_SECONDS
+    check = _check_of(found)
 
     def failing(places: list[str]) -> Outcome | None:
         only = frozenset(places)
-        outcome = simulate(scenario, found.seed, strategy=strategy, only=only)
-        return outcome if outcome.violation else None
+        try:
+            outcome = simulate(scenario, found.seed, strategy=strategy, only=only)
+        except Exception:  # noqa: BLE001 - of the workload, which may count on faults
+            return None
+
+        return outcome if _check_of(outcome) == check else None
 
     best = found
     places = [fault.place for fault in found.faults]
-    size = len(places)
-    while size:
-        # Leave out parts, first large ones.
-        removed = False
-        for start in range(0, len(places), size):
-            rest = places[:start] + places[start + size :]
-            outcome = failing(rest)
-            if outcome is not None:
-                best, removed = outcome, True
-                places = [fault.place for fault in outcome.faults]
-                break
+    # Parts are left out, first large ones.
+    size, start, removed = len(places), 0, False
+    while size and time.monotonic() < until:
+        outcome = failing(places[:start] + places[start + size :])
+        if outcome is None:
+            start += size
+        else:
+            best, removed = outcome, True
+            places = [fault.place for fault in outcome.faults]
 
-        if not removed:
-            size //= 2
-
-        size = min(size, len(places))
+        if start >= len(places):
+            size = min(size if removed else size // 2, len(places))
+            start, removed = 0, False
 
     return best
+
+
+def _check_of(outcome: Outcome) -> str:
+    """Return what was wrong, without its details."""
+    return re.split("[:(]", outcome.violation)[0]

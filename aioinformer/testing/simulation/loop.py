@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -21,11 +21,15 @@ __all__ = ["PROGRAM", "Program", "SimulatedLoop"]
 MOST_TURNS: Final = 50_000
 """Number of turns without time passing after which a program is considered hung."""
 
+# Turns after the end of a thread in which its result reaches who waits for it.
+_TURNS_OF_THREADS: Final = 10
+
 # Nested waits while a coroutine is closed.
 _MOST_CLOSES: Final = 1000
 
 # Real seconds between two looks for what a thread has finished.
 _THREAD_SECONDS: Final = 0.001
+_MOST_POLLS: Final = 30_000
 
 
 class Program:
@@ -89,6 +93,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []
         # Calls in threads, for which real time has to pass.
         self._in_threads = 0
+        self._polls = 0
         selector = _Selector()
         super().__init__(selector)
         self._clock_resolution = 1e-9
@@ -107,14 +112,19 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """Return the virtual time, in seconds since the start."""
         return self._now
 
-    def run_in_executor(  # type: ignore[override]
-        self, executor: Any, func: Any, *args: Any
-    ) -> Any:
-        """Call a function in a thread. Virtual time stands still meanwhile."""
-        future = super().run_in_executor(executor, func, *args)
+    def thread_began(self) -> None:
+        """Let virtual time stand still until `thread_ended()`."""
         self._in_threads += 1
-        future.add_done_callback(self._thread_ended)
-        return future
+
+    def thread_ended(self) -> None:
+        """Let virtual time go on, once what the thread has caused has run."""
+        self._after_turns(_TURNS_OF_THREADS)
+
+    def _after_turns(self, turns: int) -> None:
+        if turns:
+            self.call_soon(self._after_turns, turns - 1, context=Context())
+        else:
+            self._in_threads -= 1
 
     def kill(self, program: Program) -> None:
         """Kill a program: nothing of it runs after this step."""
@@ -136,11 +146,18 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
         return task
 
-    def _thread_ended(self, _: object) -> None:
-        self._in_threads -= 1
-
     def _before_turn(self, timeout: float | None) -> bool:
         """Prepare a turn. Return False if a thread has to be waited for."""
+        ready: Any = self._ready  # type: ignore[attr-defined]
+        if self._in_threads and not ready and self._polls < _MOST_POLLS:
+            self._polls += 1
+            return False
+
+        if self._polls == _MOST_POLLS:
+            self.problem = "a thread does not return, and virtual time stands still"
+            self.stop()
+
+        self._polls = 0
         self._turns += 1
         if self._turns > MOST_TURNS:
             self.problem = (
@@ -151,7 +168,6 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         if self._killed:
             self._cancel_killed()
 
-        ready: Any = self._ready  # type: ignore[attr-defined]
         if ready:
             if self.doomed:
                 self._doom(ready)
@@ -160,9 +176,6 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
                 _shuffle(ready, self._rng)
 
             return True
-
-        if self._in_threads:
-            return False
 
         if timeout is None:
             self.problem = "nothing can happen any more: every task waits"
@@ -202,13 +215,13 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         # too.
         asyncio._set_running_loop(self)  # noqa: SLF001
         try:
-            for task in self._tasks:
+            while self._tasks:  # the newest first, as they belong to older ones
+                task = self._tasks.pop()
                 if not task.done():
                     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
                     _close(task.get_coro())
         finally:
             asyncio._set_running_loop(None)  # noqa: SLF001
-            self._tasks.clear()
             self.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,12 +12,12 @@ from multidict import CIMultiDict
 from aioinformer.client import Client
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.error_mapping import api_error
-from aioinformer.errors import ApiError, DecodeError, TransportError
+from aioinformer.errors import ApiError, DecodeError, OptionsError, TransportError
 from aioinformer.model.objects import KubeObject
 from aioinformer.testing.simulation.loop import PROGRAM
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from random import Random
 
     from aioinformer.client.verbs import Request
@@ -47,6 +48,19 @@ class Network(Protocol):
         self, request: Request, headers: dict[str, str]
     ) -> Coroutine[Any, Any, MemoryResponse]:
         """Send a request to the server, in the context of the cluster."""
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but not into the quiet phase."""
+
+    @property
+    def quiet(self) -> bool:
+        """True once no faults may strike any more."""
+
+    def on_quiet(self, call: Callable[[], None]) -> None:
+        """Call a function when the quiet phase begins."""
+
+    def spawn(self, request: Request, headers: dict[str, str], delay: float) -> None:
+        """Send a request whose response nobody waits for, after a delay."""
 
     def kill(self, seconds: float) -> None:
         """Kill the program that runs, and start it again later."""
@@ -85,7 +99,9 @@ class _Endpoint:
         self._network = network
         self.config = config
         self.entered = False
-        self._responses: set[_Response] = set()
+        # A dictionary, as the order of a set is not that of the seed.
+        self._responses: dict[_Response, None] = {}
+        self._closed = False
 
     def __repr__(self) -> str:
         return f"<Client {_SERVER} {'' if self.entered else 'not '}entered>"
@@ -95,11 +111,11 @@ class _Endpoint:
 
     async def start(self) -> None:
         """Enter."""
-        self.entered = True
+        self.entered, self._closed = True, False
 
     async def close(self) -> None:
         """Leave, and end all responses."""
-        self.entered = False
+        self.entered, self._closed = False, True
         for response in list(self._responses):
             response.close()
 
@@ -111,25 +127,29 @@ class _Endpoint:
             TransportError: If the program is cut off, or a fault says so.
         """
         del repeat
+        if self._closed:
+            raise TransportError(f"the client of {_SERVER} was closed: enter it again")
+
+        if not self.entered:
+            raise OptionsError("this client is not entered: use `async with client:`")
+
         network = self._network
         verb, what = _described(request)
         place = network.place(what, verb)
         rng, fault = place.rng, place.fault
-        kind = "" if fault is None else fault.kind
+        kind, seconds = ("", 0.0) if fault is None else (fault.kind, fault.seconds)
         await asyncio.sleep(rng.expovariate(1 / 0.01))
-        if kind == "partition" and fault is not None:
-            network.partition(fault.seconds)
+        if kind == "partition":
+            network.partition(seconds)
 
-        if network.cut_off():
-            await asyncio.sleep(min(network.cut_off(), self.config.head_seconds))
-            raise TransportError(f"{_SERVER} did not respond: {what}")
-
-        if kind == "kill before" and fault is not None:
-            network.kill(fault.seconds)
+        await self._check_cut_off(what)
+        if kind == "kill before":
+            network.kill(seconds)
             await _forever()
 
-        if kind in {"delay", "lose request"} and fault is not None:
-            await asyncio.sleep(fault.seconds)
+        if kind in {"delay", "lose request"}:
+            await network.pause(seconds)
+            await self._check_cut_off(what)
             if kind == "lose request":
                 raise TransportError(f"{_SERVER} closed the connection: {what}")
 
@@ -148,29 +168,45 @@ class _Endpoint:
         if request.etag:
             headers["If-None-Match"] = request.etag
 
-        opened = await network.exchange(request, headers)
-        response = _Response(self, opened, self._network, what)
-        await response.open()
-        network.note(f"{what} -> {response.status}")
-        if kind == "kill after" and fault is not None:
-            network.kill(fault.seconds)
-            await _forever()
-
-        if kind == "lose response" and fault is not None:
-            response.close()
-            await asyncio.sleep(fault.seconds)
+        if kind == "late":
+            # A fenced request is dropped if it is under way for longer.
+            after = rng.uniform(0.1, 1.9) + (0.0 if request.fence else seconds)
+            network.spawn(request, headers, after)
+            await network.pause(seconds)
             raise TransportError(f"{_SERVER} closed the connection: {what}")
 
-        await asyncio.sleep(rng.expovariate(1 / 0.005))
-        if not (200 <= response.status < 300 or response.status == 304):
-            body = await response.read()
-            error = api_error(
-                response.status, "", CIMultiDict(response.headers), body, _SERVER
-            )
-            raise error
+        opened = await network.exchange(request, headers)
+        response = _Response(opened, self._network, what)
+        await response.open()
+        network.note(f"{what} -> {response.status}")
+        if kind == "kill after":
+            network.kill(seconds)
+            await _forever()
 
-        self._responses.add(response)
+        try:
+            if kind == "lose response":
+                await network.pause(seconds)
+                raise TransportError(f"{_SERVER} closed the connection: {what}")
+
+            await self._check_cut_off(what)
+            await asyncio.sleep(rng.expovariate(1 / 0.005))
+            if not (200 <= response.status < 300 or response.status == 304):
+                body = await response.read()
+                raise api_error(
+                    response.status, "", CIMultiDict(response.headers), body, _SERVER
+                )
+        except BaseException:
+            response.close()
+            raise
+
+        self._responses[response] = None
         return response
+
+    async def _check_cut_off(self, what: str) -> None:
+        """Raise `TransportError` if the program is cut off, after a while."""
+        if seconds := self._network.cut_off():
+            await self._network.pause(min(seconds, self.config.head_seconds))
+            raise TransportError(f"{_SERVER} did not respond: {what}")
 
     @asynccontextmanager
     async def stream(
@@ -181,7 +217,7 @@ class _Endpoint:
         try:
             yield response
         finally:
-            self._responses.discard(response)
+            self._responses.pop(response, None)
             response.close()
 
     def object_in(self, body: bytes, request: Request) -> KubeObject:
@@ -199,16 +235,18 @@ class _Endpoint:
 class _Response:
     """Response of the simulated server, as `client.response.Response`."""
 
-    def __init__(
-        self, endpoint: _Endpoint, opened: MemoryResponse, network: Network, what: str
-    ) -> None:
-        self._endpoint = endpoint
+    def __init__(self, opened: MemoryResponse, network: Network, what: str) -> None:
         self._opened = opened
         self._network = network
         self._what = what
         self._closed = False
+        # Events that have arrived, the time at which they are handed out, and the error
+        # in their place. A cancelled read must not lose them.
+        self._pending: tuple[bytes, float, str] | None = None
+        # Set if what is pending has to be handed out at once.
+        self._hurry = asyncio.Event()
         self.status = 0
-        self.headers: dict[str, str] = {}
+        self.headers: CIMultiDict[str] = CIMultiDict()
 
     async def open(self) -> None:
         """Wait for the head.
@@ -222,25 +260,41 @@ class _Response:
             raise TransportError(f"{_SERVER} {exc}") from exc
 
         self.status = head.status
-        self.headers = {**head.headers, "Content-Type": head.content_type}
+        self.headers = CIMultiDict(head.headers)
+        self.headers["Content-Type"] = head.content_type
 
     async def read_some(self, limit: int = 0, *, patient: bool = False) -> bytes:
         """Wait for the next bytes; empty at the end.
 
         Raises:
             TransportError: If the connection broke, or a fault cut it.
+
+        Cancellation:
+            Safe: nothing is lost, call again.
         """
         del limit
-        try:
-            piece = await self._opened.read()
-        except ConnectionError as exc:
-            raise TransportError(f"{_SERVER} {exc}") from exc
+        if self._pending is None:
+            try:
+                piece = await self._opened.read()
+            except ConnectionError as exc:
+                raise TransportError(f"{_SERVER} {exc}") from exc
 
-        if patient and piece:
-            await self._delayed()
+            if not piece:
+                return b""
 
+            self._pending = (piece, *(self._delay() if patient else self._cut_off()))
+
+        piece, due, error = self._pending
+        await self._until(due)
         if self._closed:
             raise TransportError(f"{_SERVER} was closed during the request")
+
+        self._pending = None
+        if error and not self._network.quiet:
+            if error == "skip":
+                self._network.forget_history()
+
+            raise TransportError(f"{_SERVER} closed the connection")
 
         return piece
 
@@ -260,35 +314,46 @@ class _Response:
         """Close the connection. Idempotent."""
         if not self._closed:
             self._closed = True
+            self._hurry.set()
             self._opened.close()
 
-    async def _delayed(self) -> None:
-        """Let events arrive late, or not at all."""
-        network = self._network
-        place = network.place(f"events of {self._what}", "events")
-        await asyncio.sleep(place.rng.expovariate(1 / 0.01))
-        if network.cut_off():
-            await asyncio.sleep(network.cut_off())
-            raise TransportError(f"{_SERVER} closed the connection")
+    def _cut_off(self) -> tuple[float, str]:
+        now, seconds = asyncio.get_running_loop().time(), self._network.cut_off()
+        return (now + seconds, "cut") if seconds else (now, "")
 
+    def _delay(self) -> tuple[float, str]:
+        """Return when events are handed out, and the error in their place."""
+        place = self._network.place(f"events of {self._what}", "events")
+        due, error = self._cut_off()
+        due += place.rng.expovariate(1 / 0.01)
         fault = place.fault
-        if fault is None:
-            return
+        if fault is None or error:
+            return due, error
 
         if fault.kind == "cut":
-            raise TransportError(f"{_SERVER} closed the connection")
+            return due, "cut"
 
-        program = PROGRAM.get()
+        return due + fault.seconds, "skip" if fault.kind == "skip" else ""
+
+    async def _until(self, due: float) -> None:
+        """Wait until a time, the close of the connection, or the quiet phase."""
+        loop, program = asyncio.get_running_loop(), PROGRAM.get()
+        if due <= loop.time():
+            return
+
         if program is not None:
-            program.late[self] = asyncio.get_running_loop().time()
+            program.late.setdefault(self, loop.time())
 
-        await asyncio.sleep(fault.seconds)
+        self._network.on_quiet(self._hurry.set)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                await self._hurry.wait()
+
         if program is not None:
             program.late.pop(self, None)
 
-        if fault.kind == "skip":
-            network.forget_history()
-            raise TransportError(f"{_SERVER} closed the connection")
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 def _described(request: Request) -> tuple[str, str]:
@@ -306,12 +371,7 @@ def _described(request: Request) -> tuple[str, str]:
         if request.params.get("watch"):
             verb = "watch"
     else:
-        verb = {
-            "POST": "create",
-            "PUT": "update",
-            "PATCH": "patch",
-            "DELETE": "delete",
-        }[request.method]
+        verb = _VERBS.get(request.method, request.method.lower())
 
     full = f"{resource}/{sub}" if sub else resource
     return verb, f"{verb} {full} {namespace}{name}".rstrip()

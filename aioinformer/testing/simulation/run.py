@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
 import logging
+import os
 import random
+import signal
 import sys
+import threading
 import uuid
 import warnings
 from collections import Counter, deque
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aioinformer.budget import LoopBudget
-from aioinformer.errors import OptionsError
+from aioinformer.errors import LeadershipLost, OptionsError
 from aioinformer.informer.handlers import handler_calls
 from aioinformer.testing.server import APIServer
 from aioinformer.testing.simulation.loop import PROGRAM, Program, SimulatedLoop
@@ -41,6 +47,10 @@ _PACKAGE: Final = __name__.partition(".")[0]
 _SHUFFLED: Final = 0.2
 # Time of day at which every run starts.
 _STARTED: Final = datetime(2026, 1, 31, 9, tzinfo=UTC)
+# Seconds in which `eventually` has to stay true.
+_TRUE_SECONDS: Final = 30.0
+# Seconds until a program that ended by itself starts again.
+_RESTART_SECONDS: Final = 1.0
 
 
 class Runs(Protocol):
@@ -116,7 +126,7 @@ class Cluster:
         self._loop = loop
         self.random: Random = Random(f"{seed}/workload")
         self.arrivals: deque[float] = deque(maxlen=10_000)
-        """Virtual times at which requests arrived."""
+        """Virtual times at which requests were sent."""
 
     @property
     def time(self) -> float:
@@ -166,7 +176,7 @@ class Cluster:
         self._server.delete(resource, name, namespace=namespace)
 
     def requests_within(self, seconds: float) -> int:
-        """Return the number of requests that arrived in the last virtual seconds."""
+        """Return the number of requests that programs sent in the last virtual seconds."""
         since = self._loop.time() - seconds
         return sum(1 for it in self.arrivals if it >= since)
 
@@ -211,6 +221,8 @@ class _Run:
         self._partitions: dict[str, float] = {}
         self._starts = 0
         self._done = loop.create_future()
+        self._quiet = asyncio.Event()
+        self._on_quiet: dict[Callable[[], None], None] = {}
 
     # ------------------------------------------------------------ network
 
@@ -225,6 +237,10 @@ class _Run:
             known = self.outcome.stale_at.get(line, 0.0)
             self.outcome.stale_at[line] = max(known, late)
 
+        if verb not in {"events", "start"}:
+            self.cluster.arrivals.append(self._loop.time())
+            self._check()
+
         place, rng = self._schedule.place(f"{name}: {what}")
         fault = self._schedule.at(place, rng, verb)
         if fault is not None:
@@ -238,7 +254,6 @@ class _Run:
     async def exchange(
         self, request: Request, headers: dict[str, str]
     ) -> MemoryResponse:
-        self.cluster.arrivals.append(self._loop.time())
         opened: asyncio.Future[MemoryResponse] = self._loop.create_future()
         program = PROGRAM.get()
 
@@ -263,13 +278,39 @@ class _Run:
         self._loop.create_task(serve(), context=self._context.copy())
         return await opened
 
+    def spawn(self, request: Request, headers: dict[str, str], delay: float) -> None:
+        async def send() -> None:
+            await asyncio.sleep(delay)
+            response = await self.exchange(request, headers)
+            head = await response.head()
+            self.note(f"late {request.method} {request.path} -> {head.status}")
+            response.close()
+
+        self._loop.create_task(send(), context=self._context.copy())
+
+    @property
+    def quiet(self) -> bool:
+        return self._schedule.quiet
+
+    def on_quiet(self, call: Callable[[], None]) -> None:
+        if self.quiet:
+            call()
+        else:
+            self._on_quiet[call] = None
+
+    async def pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._quiet.wait()
+
     def kill(self, seconds: float) -> None:
         program = PROGRAM.get()
         assert program is not None
-        if not program.alive:
-            return
+        if program.alive:
+            self.note(f"KILLED {program.name}, back after {seconds:.1f} s")
+            self._restart(program, seconds)
 
-        self.note(f"KILLED {program.name}, back after {seconds:.1f} s")
+    def _restart(self, program: Program, seconds: float) -> None:
         self._loop.kill(program)
         number = program.name.split("-")[0]
         self._context.copy().run(
@@ -279,7 +320,8 @@ class _Run:
     def partition(self, seconds: float) -> None:
         program = PROGRAM.get()
         assert program is not None
-        self._partitions[program.name] = self._loop.time() + seconds
+        until = self._partitions.get(program.name, 0.0)
+        self._partitions[program.name] = max(until, self._loop.time() + seconds)
 
     def cut_off(self) -> float:
         program = PROGRAM.get()
@@ -333,28 +375,37 @@ class _Run:
         if scenario.workload is not None:
             await scenario.workload(self.cluster)
 
-        self._schedule.quiet = True
-        loop.doomed.clear()
-        self.note("QUIET no more faults")
+        self._end_faults()
         if scenario.eventually is None:
-            await asyncio.sleep(30)
+            await asyncio.sleep(_TRUE_SECONDS)
             return
 
-        until = loop.time() + scenario.settle_seconds
-        last = ""
-        while loop.time() < until:
-            last = _problem_of(scenario.eventually, self.cluster)
-            if not last:
-                # It must stay true.
-                await asyncio.sleep(30)
-                last = _problem_of(scenario.eventually, self.cluster)
-                if not last:
+        seconds = scenario.settle_seconds
+        until, since = loop.time() + seconds, None
+        while since is None or loop.time() < since + _TRUE_SECONDS:
+            problem = _problem_of(scenario.eventually, self.cluster)
+            if problem:
+                since = None
+                if loop.time() >= until:
+                    self._fail(
+                        f"not true within {seconds:g} s without faults: {problem}"
+                    )
                     return
+            elif since is None:
+                since = loop.time()
 
             await asyncio.sleep(1)
 
-        seconds = scenario.settle_seconds
-        self._fail(f"not true within {seconds:g} s without faults: {last}")
+    def _end_faults(self) -> None:
+        """Begin the quiet phase."""
+        self._schedule.quiet = True
+        self._loop.doomed.clear()
+        self.note("QUIET no more faults")
+        self._quiet.set()
+        for call in self._on_quiet:
+            call()
+
+        self._on_quiet.clear()
 
     def _start_program(self, number: str) -> None:
         self._starts += 1
@@ -362,7 +413,8 @@ class _Run:
         context = self._context_of(program)
         context.run(self.note, "STARTED")
         context.run(self._may_doom, program)
-        self._loop.create_task(self._run_program(program), context=context)
+        task = self._loop.create_task(self._run_program(program), context=context)
+        task.add_done_callback(partial(self._program_ended, program), context=context)
 
     def _may_doom(self, program: Program) -> None:
         """Decide whether a program is killed after some turns."""
@@ -385,15 +437,25 @@ class _Run:
         context.run(PROGRAM.set, program)
         return context
 
-    async def _run_program(self, program: Program) -> None:
+    async def _run_program(self, program: Program) -> str:
+        """Run a program. Return how it ended, if not with an error."""
         try:
             made = self._scenario.program(SimulatedClient(self))
             await (made if asyncio.iscoroutine(made) else made.run())
-        except Exception as exc:  # noqa: BLE001 - it is what the run finds
+        except (LeadershipLost, SystemExit) as exc:
+            return f" with {exc!r}"
+        except (Exception, BaseExceptionGroup) as exc:  # noqa: BLE001 - what the run finds
             if program.alive:
                 self._fail(f"program ended with {exc!r}")
-        else:
-            self.note("ENDED")
+
+        return ""
+
+    def _program_ended(self, program: Program, task: asyncio.Task[str]) -> None:
+        """Start a program again that has ended by itself."""
+        if program.alive:
+            reason = ", cancelled" if task.cancelled() else task.result()
+            self.note(f"ENDED{reason}, back after {_RESTART_SECONDS:.1f} s")
+            self._restart(program, _RESTART_SECONDS)
 
     def _check(self) -> None:
         """Check the invariants; called after each write."""
@@ -428,13 +490,13 @@ def simulate(
     Raises:
         Exception: Error of the workload.
     """
-    with _determined(seed) as clock:
+    with _restored_signals(), _determined(seed) as clock:
         loop = SimulatedLoop(Random(f"{seed}/order"), shuffled=_SHUFFLED)
         loop.on_time = lambda now: clock.move_to(_STARTED + timedelta(seconds=now))
         LoopBudget.use(loop, _Unlimited())
         run = _Run(scenario, Schedule(seed, strategy, only), loop)
         try:
-            with _logged(run):
+            with _logged(run), _counted_threads(loop):
                 loop.run_until_complete(run.run())
         except RuntimeError:
             if not loop.problem:
@@ -457,9 +519,61 @@ class _HistoryHandler(logging.Handler):
         self._run = run
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._run.note(f"LOG {record.levelname} {record.getMessage()}")
-        if record.exc_info and record.exc_info[1] is not None:
-            self._run.note(f"LOG {record.exc_info[1]!r}")
+        try:
+            self._run.note(f"LOG {record.levelname} {record.getMessage()}")
+            if record.exc_info and record.exc_info[1] is not None:
+                self._run.note(f"LOG {record.exc_info[1]!r}")
+        except Exception:  # noqa: BLE001 - such as a wrong format
+            self.handleError(record)
+
+
+@contextlib.contextmanager
+def _counted_threads(loop: SimulatedLoop) -> Iterator[None]:
+    """Let virtual time stand still while a task waits for a thread.
+
+    Executors, handlers with `thread=True` and others wait by `asyncio.wrap_future()`.
+    """
+    wrap = asyncio.futures.wrap_future
+
+    def ended(_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(loop.thread_ended, context=contextvars.Context())
+
+    def counted(future: Any, **options: Any) -> Any:
+        waiting = wrap(future, **options)
+        if isinstance(future, Future):
+            loop.thread_began()
+            # Called after that of `wrap`, which hands the result over.
+            future.add_done_callback(ended)
+
+        return waiting
+
+    modules: tuple[Any, ...] = (asyncio, asyncio.futures)
+    for module in modules:
+        module.wrap_future = counted
+
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.wrap_future = wrap
+
+
+@contextlib.contextmanager
+def _restored_signals() -> Iterator[None]:
+    """Restore the handlers of signals that a program has replaced."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    handlers = [signal.getsignal(it) for it in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, handlers, strict=True):
+            if handler is not None:  # else of another language
+                signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -496,6 +610,7 @@ def _determined(seed: int) -> Iterator[Any]:
     time_machine = _time_machine()
     rng = Random(f"{seed}/process")
     seed_of, make_uuid, hook = Random.seed, uuid.uuid4, sys.unraisablehook
+    urandom = os.urandom
 
     def seeded(self: Random, a: Any = None, version: int = 2) -> None:
         seed_of(self, rng.getrandbits(64) if a is None else a, version)
@@ -507,17 +622,24 @@ def _determined(seed: int) -> Iterator[Any]:
     random.seed(f"{seed}/module")
     Random.seed = seeded  # type: ignore[method-assign]
     uuid.uuid4 = lambda: uuid.UUID(int=rng.getrandbits(128), version=4)
+    os.urandom = vars(random)["_urandom"] = rng.randbytes
     # Coroutines of killed programs complain when they are freed.
     sys.unraisablehook = lambda _: None
+    # When it runs depends on the process; it ends coroutines and calls weak references.
+    collects = gc.isenabled()
+    gc.disable()
     try:
         with time_machine.travel(_STARTED, tick=False) as wall:
             yield wall
     finally:
         Random.seed = seed_of  # type: ignore[method-assign]
         uuid.uuid4 = make_uuid
+        os.urandom = vars(random)["_urandom"] = urandom
         sys.unraisablehook = hook
         names["perf_counter"] = clock
         random.setstate(state)
+        if collects:
+            gc.enable()
 
 
 def _time_machine() -> Any:
