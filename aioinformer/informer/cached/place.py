@@ -93,9 +93,10 @@ class CachePlace:
             CacheError: If it cannot be used.
         """
         for attempt in range(1, ATTEMPTS + 1):
-            path = safe_directory(self.root, path.name)
-            others = self._others(path, f"{self.directory}-{FORMAT}-")
             try:
+                # Another process may adopt this store, and remove its directory.
+                path = safe_directory(self.root, path.name)
+                others = self._others(path, f"{self.directory}-{FORMAT}-")
                 return Environment.open(path, adopts=others)
             except CacheError as exc:
                 removed = isinstance(exc.__cause__, FileNotFoundError)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -159,6 +159,20 @@ def test_store_that_cannot_be_trusted_is_not_adopted(
     spoil(store(place, OLD, "5"))
 
     assert version_of(place, NEW) == ""
+
+
+def test_store_that_is_adopted_while_it_is_opened_is_created_again(
+    place: CachePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = os.mkdir
+
+    def made_and_removed(path: str, *options: Any, **more: Any) -> None:
+        mkdir(path, *options, **more)
+        monkeypatch.undo()
+        os.rmdir(path, dir_fd=more["dir_fd"])  # as by another process
+
+    monkeypatch.setattr(os, "mkdir", made_and_removed)
+    assert version_of(place, OLD) == ""
 
 
 def test_processes_that_start_at_once_share_the_adopted_objects(
