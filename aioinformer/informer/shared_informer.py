@@ -12,7 +12,6 @@ from aioinformer._tasks import unwrap_group
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.cache.store import Indexer
 from aioinformer.errors import OptionsError
-from aioinformer.informer.cached.source import CachedSource, InformerParts
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.handlers.event_handlers import (
     EventHandlers,
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.queue import Queue
     from aioinformer.errors import HandlerError
     from aioinformer.informer.cached.place import CachePlace
+    from aioinformer.informer.cached.source import CachedSource
     from aioinformer.informer.handlers.event_handlers import E, F, Outcome, U
     from aioinformer.informer.handlers.processor import Observer
     from aioinformer.informer.namespace_sources import NamespaceSource
@@ -969,6 +969,8 @@ class SharedInformer:
         sources: Callable[[Callable[..., Reflector]], tuple[NamespaceSource, ...]],
     ) -> CachedSource:
         """Return the source of an informer whose objects are on disk."""
+        from aioinformer.informer.cached.source import CachedSource, InformerParts
+
         (list_watch,) = list_watches.values()
         parts = InformerParts(
             name=self.name,

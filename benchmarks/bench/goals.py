@@ -262,6 +262,10 @@ def _startup() -> tuple[Goal, ...]:
             contestant=contestant,
             at="most",
             bound=bound,
+            why=(
+                "asyncio and msgspec take a third of the time, and two thirds of the "
+                "memory."
+            ),
         )
         for contestant in (OURS, f"{OURS}, a factory's names")
         for what, bound in (("time", 120), ("memory", 30))
