@@ -13,6 +13,7 @@ from doc_blocks import blocks_of, broken_links
 from processes import ROOT
 
 from aioinformer.testing.simulation import STRATEGIES, Simulation
+from aioinformer.testing.simulation.schedule import OPTIONAL_STRATEGIES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +67,7 @@ def test_tables_are_complete() -> None:
     rows = re.findall(r"^\| `([^`]+)` \|", TEXT, re.MULTILINE)
     parameters = set(inspect.signature(Simulation.run).parameters)
     named = {it.removesuffix("=") for it in rows}
-    strategies = {it.name for it in STRATEGIES}
+    strategies = {it.name for it in (*STRATEGIES, *OPTIONAL_STRATEGIES)}
     assert named - strategies == parameters - {"self", "seeds", "settle_seconds"}
     assert strategies <= named
     assert broken_links(PAGE) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import gc
 import os
 import random
@@ -37,7 +36,7 @@ from aioinformer.testing.simulation import (
 )
 from aioinformer.testing.simulation import loop as loop_module
 from aioinformer.testing.simulation.run import Scenario, simulate
-from aioinformer.testing.simulation.schedule import KINDS
+from aioinformer.testing.simulation.schedule import KINDS, OPTIONAL_STRATEGIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -225,15 +224,14 @@ def test_request_may_be_done_after_its_error() -> None:
 
             await asyncio.sleep(1e6)
 
-    (errors_only,) = [it for it in STRATEGIES if it.name == "errors"]
-    late = dataclasses.replace(errors_only, writes=(("late", 0.1),), lists=())
+    (late_writes,) = OPTIONAL_STRATEGIES
     scenario = Scenario(
         program=main,
         setup=clusters.append,
         workload=lambda it: it.sleep(80),
         eventually=lambda it: len(it.objects(CONFIG_MAPS)) == 90,
     )
-    outcome = simulate(scenario, 4, strategy=late)
+    outcome = simulate(scenario, 4, strategy=late_writes)
     assert outcome.violation == ""
     assert len(errors) > 5
 
@@ -427,7 +425,7 @@ def test_report_tells_what_was_tried_and_what_was_not() -> None:
 def test_strategies_have_all_kinds_of_faults() -> None:
     kinds = {
         kind
-        for it in STRATEGIES
+        for it in (*STRATEGIES, *OPTIONAL_STRATEGIES)
         for kind, _ in (*it.starts, *it.writes, *it.watches, *it.lists)
     }
     assert kinds == set(KINDS)

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer.errors import OptionsError
 from aioinformer.testing.simulation.run import Outcome, Scenario, simulate
-from aioinformer.testing.simulation.schedule import KINDS, STRATEGIES
+from aioinformer.testing.simulation.schedule import (
+    KINDS,
+    OPTIONAL_STRATEGIES,
+    STRATEGIES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -186,7 +190,7 @@ class Simulation:
             replicas: Number of programs that run at a time.
             settle_seconds: Virtual seconds without faults in which `eventually` has to
                 become true.
-            strategies: Names of strategies; None for all, in turns.
+            strategies: Names of strategies; None for all but `late writes`, in turns.
             seeds: Number of seeds; None for that of the fixture.
 
         Returns:
@@ -274,7 +278,7 @@ def _strategies(names: Iterable[str] | None) -> list[Strategy]:
     if names is None:
         return list(STRATEGIES)
 
-    known = {it.name: it for it in STRATEGIES}
+    known = {it.name: it for it in (*STRATEGIES, *OPTIONAL_STRATEGIES)}
     wanted = [names] if isinstance(names, str) else [*names]
     unknown = [it for it in wanted if it not in known]
     if unknown or not wanted:

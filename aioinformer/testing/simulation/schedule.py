@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-__all__ = ["KINDS", "STRATEGIES", "Fault", "Schedule", "Strategy"]
+__all__ = [
+    "KINDS",
+    "OPTIONAL_STRATEGIES",
+    "STRATEGIES",
+    "Fault",
+    "Schedule",
+    "Strategy",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,6 @@ STRATEGIES: Final = (
             ("refuse", 0.15),
             ("lose response", 0.1),
             ("lose request", 0.05),
-            ("late", 0.05),
         ),
         lists=(("refuse", 0.1),),
         watches=(("cut", 0.1),),
@@ -120,7 +126,6 @@ STRATEGIES: Final = (
             ("refuse", 0.05),
             ("lose response", 0.05),
             ("lose request", 0.03),
-            ("late", 0.03),
             ("partition", 0.01),
             ("delay", 0.05),
         ),
@@ -130,6 +135,9 @@ STRATEGIES: Final = (
 )
 """Strategies, which take turns with the seeds. The first three are the patterns of
 Sieve (OSDI 2022)."""
+
+OPTIONAL_STRATEGIES: Final = (Strategy("late writes", writes=(("late", 0.1),)),)
+"""Strategies that are used by name only, as few programs can withstand them."""
 
 
 class Schedule:
