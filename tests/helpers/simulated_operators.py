@@ -560,7 +560,8 @@ def counts_events(client: Client, fixed: bool) -> Manager:
         )
 
     counted: set[str] = set()
-    manager.add(Controller("sites", reconcile, for_=sites))
+    # One worker: of two, the one with the older count may write last.
+    manager.add(Controller("sites", reconcile, for_=sites, concurrency=1))
     return manager
 
 
