@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from contextlib import suppress
-from importlib import import_module
 from math import inf
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakMethod
 
+from aioinformer._extras import import_extra
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import OptionsError
 
@@ -487,12 +487,7 @@ class _Family:
 
 
 def _library(module: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as exc:
-        raise OptionsError(
-            "PrometheusSink needs prometheus-client: pip install 'aioinformer[metrics]'"
-        ) from exc
+    return import_extra(module, "metrics", "PrometheusSink needs prometheus-client")
 
 
 _SHARED_STATES: WeakKeyDictionary[CollectorRegistry, _SharedState] = WeakKeyDictionary()

@@ -19,10 +19,12 @@ from aioinformer.cli.output import print_text
 from aioinformer.cli.parameters import (
     complete_resource,
     duration,
+    end,
     finite,
     gates_by_name,
     given,
     namespace_name,
+    speed_option,
     users_by_token,
 )
 
@@ -159,7 +161,7 @@ def demo(
         )
         return await it.demo(options)
 
-    _end(running.run(main, verbose=verbose))
+    end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()
@@ -267,7 +269,7 @@ def watch(
         )
         return await it.watch(options, target)
 
-    _end(running.run(main, verbose=verbose))
+    end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()
@@ -427,7 +429,7 @@ def doctor(
         )
         return await it.doctor(options, target)
 
-    _end(running.run(main, verbose=verbose))
+    end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()
@@ -498,14 +500,7 @@ def doctor(
     help="Play a recording: its objects and changes. Repeat for the files of one that "
     "was rotated.",
 )
-@click.option(
-    "--speed",
-    type=click.FloatRange(0, min_open=True),
-    callback=finite,
-    default=1.0,
-    show_default=True,
-    help="Factor of time for --replay.",
-)
+@speed_option("Factor of time for --replay.")
 @click.option(
     "--until-idle",
     "until_idle",
@@ -583,7 +578,7 @@ def apiserver(
         return await it.serve(options)
 
     loggers = ("aioinformer", "aioinformer_apiserver")
-    _end(running.run(main, verbose=verbose, loggers=loggers))
+    end(running.run(main, verbose=verbose, loggers=loggers))
 
 
 @aioinformer.command()
@@ -653,7 +648,7 @@ def webhooks(
         ca_file=ca_file,
         cert_manager=cert_manager,
     )
-    _end(running.run(lambda: it.print_manifests(options), verbose=verbose))
+    end(running.run(lambda: it.print_manifests(options), verbose=verbose))
 
 
 @aioinformer.group(invoke_without_command=True)
@@ -682,7 +677,7 @@ def cache_ls(directory: str) -> None:
     """List the informers of a cache, or the keys of one informer."""
     from aioinformer.cli import cache as it
 
-    _end(running.run(lambda: it.ls(directory)))
+    end(running.run(lambda: it.ls(directory)))
 
 
 @cache.command("show")
@@ -697,7 +692,7 @@ def cache_show(key: str, directory: str, *, secrets: bool) -> None:
     """
     from aioinformer.cli import cache as it
 
-    _end(running.run(lambda: it.show(key, directory, secrets=secrets)))
+    end(running.run(lambda: it.show(key, directory, secrets=secrets)))
 
 
 @cache.command("stats")
@@ -706,7 +701,7 @@ def cache_stats(directory: str) -> None:
     """Print the writer, the readers and their lag, and sizes."""
     from aioinformer.cli import cache as it
 
-    _end(running.run(lambda: it.stats(directory)))
+    end(running.run(lambda: it.stats(directory)))
 
 
 @cache.command("verify")
@@ -720,7 +715,7 @@ def cache_verify(directory: str, *, here: bool) -> None:
     """
     from aioinformer.cli import cache as it
 
-    _end(running.run(lambda: (it.verify_here if here else it.verify)(directory)))
+    end(running.run(lambda: (it.verify_here if here else it.verify)(directory)))
 
 
 @aioinformer.group(invoke_without_command=True)
@@ -780,7 +775,7 @@ def shards_status(
     options = it.ShardsOptions(
         group=group, namespace=namespace, as_json=output == "json"
     )
-    _end(running.run(lambda: it.status(options, target), verbose=verbose))
+    end(running.run(lambda: it.status(options, target), verbose=verbose))
 
 
 @aioinformer.command()
@@ -876,7 +871,7 @@ def record(
         keep=keep,
         seconds=seconds,
     )
-    _end(running.run(lambda: it.record(options, target), verbose=verbose))
+    end(running.run(lambda: it.record(options, target), verbose=verbose))
 
 
 aioinformer.add_command(log)
@@ -899,7 +894,3 @@ def completion(shell: str) -> None:
     assert kind is not None
     script = kind(aioinformer, {}, "aioinformer", "_AIOINFORMER_COMPLETE")
     print_text(script.source_template % script.source_vars())
-
-
-def _end(status: int) -> None:
-    click.get_current_context().exit(status)

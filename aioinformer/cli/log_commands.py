@@ -6,7 +6,7 @@ import click
 
 from aioinformer.cli import running
 from aioinformer.cli.output import print_text
-from aioinformer.cli.parameters import finite
+from aioinformer.cli.parameters import end, speed_option
 
 __all__ = ["log"]
 
@@ -65,7 +65,7 @@ def log_ls(files: tuple[str, ...]) -> None:
     from aioinformer.cli import log as it
 
     options = it.LogOptions(files=files)
-    _end(running.run(lambda: it.printed(it.ls(options))))
+    end(running.run(lambda: it.printed(it.ls(options))))
 
 
 @log.command("show")
@@ -100,7 +100,7 @@ def log_show(
     options = it.LogOptions(
         files=(file,), informer=informer, since=since, until=until, output=output or ""
     )
-    _end(running.run(lambda: it.printed(it.show(options, key, at))))
+    end(running.run(lambda: it.printed(it.show(options, key, at))))
 
 
 @log.command("grep")
@@ -131,7 +131,7 @@ def log_grep(
     options = it.LogOptions(
         files=(file,), informer=informer, since=since, until=until, output=output or ""
     )
-    _end(running.run(lambda: it.printed(it.grep(options, pattern))))
+    end(running.run(lambda: it.printed(it.grep(options, pattern))))
 
 
 @log.command("diff")
@@ -147,27 +147,16 @@ def log_diff(file: str, *, informer: str, since: str, until: str) -> None:
     from aioinformer.cli import log as it
 
     options = it.LogOptions(files=(file,), informer=informer, since=since, until=until)
-    _end(running.run(lambda: it.printed(it.diff(options))))
+    end(running.run(lambda: it.printed(it.diff(options))))
 
 
 @log.command("play")
 @_file
 @_informer
-@click.option(
-    "--speed",
-    type=click.FloatRange(0, min_open=True),
-    callback=finite,
-    default=1.0,
-    show_default=True,
-    help="Factor of time.",
-)
+@speed_option("Factor of time.")
 def log_play(file: str, *, informer: str, speed: float) -> None:
     """Show an informer of a recording as a live table, while it is played."""
     from aioinformer.cli import log as it
 
     options = it.LogOptions(files=(file,), informer=informer)
-    _end(running.run(lambda: it.play(options, speed)))
-
-
-def _end(status: int) -> None:
-    click.get_current_context().exit(status)
+    end(running.run(lambda: it.play(options, speed)))

@@ -12,17 +12,21 @@ from aioinformer.cli import INTERRUPTED, TROUBLE
 from aioinformer.cli.output import print_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from click.shell_completion import CompletionItem
 
 __all__ = [
     "complete_resource",
     "duration",
+    "end",
     "finite",
     "gates_by_name",
     "given",
     "namespace_name",
     "run_typed",
     "seconds_in",
+    "speed_option",
     "users_by_token",
 ]
 
@@ -57,6 +61,23 @@ def run_typed(command: click.Command) -> int:
         return INTERRUPTED
 
     return int(status or 0)
+
+
+def end(status: int) -> None:
+    """End the command of this process with a status."""
+    click.get_current_context().exit(status)
+
+
+def speed_option(text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option `--speed` of what plays a recording, with its help."""
+    return click.option(
+        "--speed",
+        type=click.FloatRange(0, min_open=True),
+        callback=finite,
+        default=1.0,
+        show_default=True,
+        help=text,
+    )
 
 
 def duration(

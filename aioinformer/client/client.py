@@ -11,8 +11,10 @@ from aioinformer.client.endpoint import Endpoint, RepeatingRequester
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.pager import PAGE_SIZE, Pager
 from aioinformer.client.verbs import Request
+from aioinformer.errors import DecodeError
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.misuse import ToBeEntered, methods_with_advice
+from aioinformer.model.objects import KubeObject
 from aioinformer.watch.interface import ListOptions, WatchOptions
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from aioinformer.client.response import Response
     from aioinformer.client.verbs import Body, PatchType, Propagation
     from aioinformer.metrics import MetricsSink
-    from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
     from aioinformer.watch.interface import Watch
 
@@ -784,7 +785,15 @@ class Client:
             return await response.read(discard=discard)
 
     async def _object(self, request: Request) -> KubeObject:
-        return self._endpoint.object_in(await self._fetch(request), request)
+        body = await self._fetch(request)
+        try:
+            return KubeObject.of(body)
+        except DecodeError as exc:
+            # Without an excerpt: it may be a Secret.
+            raise DecodeError(
+                f"{self.config.server} returned an invalid object for {request.method} "
+                f"{request.path}: {exc}"
+            ) from exc
 
     def _list_watch(
         self, resource: Resource, namespace: str | None, labels: str, fields: str

@@ -15,8 +15,7 @@ from aioinformer.client.config import ClientConfig
 from aioinformer.client.request_metrics import RequestMetrics
 from aioinformer.client.throttle import Throttle
 from aioinformer.client.verbs import Request
-from aioinformer.errors import DecodeError, OptionsError, TransportError, WrongLoop
-from aioinformer.model.objects import KubeObject
+from aioinformer.errors import OptionsError, TransportError, WrongLoop
 from aioinformer.tracing import request_span
 
 if TYPE_CHECKING:
@@ -268,21 +267,6 @@ class Endpoint:
             yield response
         finally:
             response.close()
-
-    def object_in(self, body: bytes, request: Request) -> KubeObject:
-        """Return the object in the body of a response.
-
-        Raises:
-            DecodeError: If it is no object.
-        """
-        try:
-            return KubeObject.of(body)
-        except DecodeError as exc:
-            # Without an excerpt: it may be a Secret.
-            raise DecodeError(
-                f"{self.config.server} returned an invalid object for {request.method} "
-                f"{request.path}: {exc}"
-            ) from exc
 
     async def _wait_for_turn(self, request: Request) -> None:
         """Wait until the rate limit allows a request, or the endpoint is closed."""

@@ -8,11 +8,11 @@ it, so owners of a body also keep its `Codec`.
 
 from __future__ import annotations
 
-from importlib import import_module
 from itertools import islice
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from aioinformer._extras import import_extra
 from aioinformer.errors import InternalError, OptionsError
 
 if TYPE_CHECKING:
@@ -86,12 +86,7 @@ def check_compression(compression: object, option: str = "") -> None:
 
 def _zstandard(option: str = "compression='zstd'") -> Any:
     """Import the package when it is needed: most programs do not use it."""
-    try:
-        return import_module("zstandard")
-    except ImportError as exc:
-        raise OptionsError(
-            f"{option} needs zstandard: pip install 'aioinformer[zstd]'"
-        ) from exc
+    return import_extra("zstandard", "zstd", f"{option} needs zstandard")
 
 
 class Codec:

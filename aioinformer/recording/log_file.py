@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from aioinformer.errors import OptionsError, RecordingError
+from aioinformer._extras import import_extra
+from aioinformer.errors import RecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,12 +44,7 @@ def _zstandard() -> Any:
     Raises:
         OptionsError: If it is not installed.
     """
-    try:
-        return import_module("zstandard")
-    except ImportError as exc:
-        raise OptionsError(
-            "recordings need zstandard: pip install 'aioinformer[zstd]'"
-        ) from exc
+    return import_extra("zstandard", "zstd", "recordings need zstandard")
 
 
 def compressor() -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aioinformer._extras import import_extra
 from aioinformer.errors import OptionsError
 from aioinformer.web.responses import HTTPResponse
 
@@ -70,9 +70,4 @@ async def _exposition(
 
 
 def _library(module: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as exc:
-        raise OptionsError(
-            "metrics need prometheus-client: pip install 'aioinformer[metrics]'"
-        ) from exc
+    return import_extra(module, "metrics", "metrics need prometheus-client")

@@ -288,20 +288,13 @@ async def test_full_files_are_renamed_and_each_is_complete(
 ) -> None:
     path = tmp_path / "it.alog"
     source = FakeListerWatcher(*(pod(f"p{it}") for it in range(50)))
-    recorder_module_seconds = recorder_module.FLUSH_SECONDS
-    recorder_module.FLUSH_SECONDS = 0.01  # type: ignore[misc]
-    try:
-        async with recorded(source, path, rotate_bytes=4000, keep=2) as (informer, _):
-            for number in range(300):
-                noise = random.Random(number).randbytes(40).hex()
-                changed = {
-                    "metadata": {"name": f"p{number % 50}"},
-                    "spec": {"x": noise},
-                }
-                source.modify(changed)
-                await asyncio.sleep(0.002)
-    finally:
-        recorder_module.FLUSH_SECONDS = recorder_module_seconds  # type: ignore[misc]
+    monkeypatch.setattr(recorder_module, "FLUSH_SECONDS", 0.01)
+    async with recorded(source, path, rotate_bytes=4000, keep=2) as (informer, _):
+        for number in range(300):
+            noise = random.Random(number).randbytes(40).hex()
+            changed = {"metadata": {"name": f"p{number % 50}"}, "spec": {"x": noise}}
+            source.modify(changed)
+            await asyncio.sleep(0.002)
 
     full = [it for it in files(tmp_path) if it != path]
     assert len(full) == 2

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import Future
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from aioinformer._extras import import_extra
 from aioinformer.cache.disk.failures import is_damage
 from aioinformer.cache.disk.header import FORMAT, Header
 from aioinformer.cache.disk.transactions import new_map_size
-from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,12 +64,7 @@ def import_lmdb() -> Any:
     Raises:
         OptionsError: If it is not installed.
     """
-    try:
-        return import_module("lmdb")
-    except ImportError as exc:
-        raise OptionsError(
-            "cache_dir= needs lmdb: pip install 'aioinformer[shared]'"
-        ) from exc
+    return import_extra("lmdb", "shared", "cache_dir= needs lmdb")
 
 
 def open_file(

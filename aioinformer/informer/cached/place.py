@@ -6,10 +6,10 @@ import hashlib
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from aioinformer._extras import import_extra
 from aioinformer.cache.disk.directory import last_used, safe_directory
 from aioinformer.cache.disk.environment import Environment
 from aioinformer.cache.disk.header import FORMAT
@@ -45,12 +45,7 @@ def cache_root(cache_dir: str | os.PathLike[str] | None) -> Path | None:
         )
 
     for package in ("lmdb", "zstandard"):
-        try:
-            import_module(package)
-        except ImportError as exc:
-            raise OptionsError(
-                f"cache_dir= needs {package}: pip install 'aioinformer[shared]'"
-            ) from exc
+        import_extra(package, "shared", f"cache_dir= needs {package}")
 
     try:
         return Path(path).expanduser().absolute()

@@ -12,8 +12,7 @@ from multidict import CIMultiDict
 from aioinformer.client import Client
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.error_mapping import api_error
-from aioinformer.errors import ApiError, DecodeError, OptionsError, TransportError
-from aioinformer.model.objects import KubeObject
+from aioinformer.errors import ApiError, OptionsError, TransportError
 from aioinformer.testing.simulation.loop import PROGRAM
 
 if TYPE_CHECKING:
@@ -219,17 +218,6 @@ class _Endpoint:
         finally:
             self._responses.pop(response, None)
             response.close()
-
-    def object_in(self, body: bytes, request: Request) -> KubeObject:
-        """Return the object in the body of a response.
-
-        Raises:
-            DecodeError: If it is no object.
-        """
-        try:
-            return KubeObject.of(body)
-        except DecodeError as exc:
-            raise DecodeError(f"invalid object for {request.path}: {exc}") from exc
 
 
 class _Response:

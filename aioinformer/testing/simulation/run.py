@@ -19,12 +19,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from aioinformer._extras import import_extra
 from aioinformer.budget import LoopBudget
-from aioinformer.errors import LeadershipLost, OptionsError
+from aioinformer.errors import LeadershipLost
 from aioinformer.informer.handlers import handler_calls
 from aioinformer.testing.server import APIServer
 from aioinformer.testing.simulation.loop import PROGRAM, Program, SimulatedLoop
@@ -607,7 +607,7 @@ def _determined(seed: int) -> Iterator[Any]:
     Yields:
         Clock, whose `move_to()` sets it.
     """
-    time_machine = _time_machine()
+    time_machine = import_extra("time_machine", "test", "simulations need time-machine")
     rng = Random(f"{seed}/process")
     seed_of, make_uuid, hook = Random.seed, uuid.uuid4, sys.unraisablehook
     urandom = os.urandom
@@ -640,20 +640,6 @@ def _determined(seed: int) -> Iterator[Any]:
         random.setstate(state)
         if collects:
             gc.enable()
-
-
-def _time_machine() -> Any:
-    """Import the package.
-
-    Raises:
-        OptionsError: If it is not installed.
-    """
-    try:
-        return import_module("time_machine")
-    except ImportError as exc:
-        raise OptionsError(
-            "simulations need time-machine: pip install 'aioinformer[test]'"
-        ) from exc
 
 
 def _problem_of(check: Callable[[Cluster], object], cluster: Cluster) -> str:
