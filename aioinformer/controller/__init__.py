@@ -39,8 +39,12 @@ from aioinformer.controller.shards.status import RangeStatus, ShardsStatus
 from aioinformer.controller.source import enqueue_owner, enqueue_self
 from aioinformer.controller.status import (
     ControllerStatus,
+    DelayedRequest,
+    EndedReconcile,
     FailingRequest,
+    QueuedRequest,
     RunningReconcile,
+    WaitingRequests,
 )
 from aioinformer.controller.timers import Every
 from aioinformer.model.conditions import (
@@ -55,7 +59,9 @@ __all__ = [
     "Controller",
     "ControllerStatus",
     "Daemon",
+    "DelayedRequest",
     "Elector",
+    "EndedReconcile",
     "EventRecorder",
     "Every",
     "FailingRequest",
@@ -67,6 +73,7 @@ __all__ = [
     "Manager",
     "PlainReconcile",
     "Predicate",
+    "QueuedRequest",
     "RangeStatus",
     "Reconcile",
     "ReconcileClient",
@@ -77,6 +84,7 @@ __all__ = [
     "ShardedInformer",
     "Shards",
     "ShardsStatus",
+    "WaitingRequests",
     "annotations_changed",
     "enqueue_owner",
     "enqueue_self",

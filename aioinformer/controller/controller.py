@@ -22,7 +22,7 @@ from aioinformer.controller.metrics import ControllerMetrics
 from aioinformer.controller.run_parts import PartOptions, RunParts
 from aioinformer.controller.shards.active_ranges import require_whole
 from aioinformer.controller.shards.sharding import Sharding
-from aioinformer.controller.source import sources_of
+from aioinformer.controller.source import request_of, sources_of
 from aioinformer.controller.workers import Workers
 from aioinformer.controller.writer import ControllerEvents
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError
@@ -30,6 +30,7 @@ from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.lifecycle import Lifecycle
 from aioinformer.informer.notifications import Deleted
 from aioinformer.metrics import NULL_SINK, ScopedSink
+from aioinformer.model.callables import check_plain
 from aioinformer.model.times import seconds_of, timeout_of
 from aioinformer.tracing import ReconcileTracer
 from aioinformer.workqueue.priority import PriorityQueue
@@ -56,7 +57,11 @@ if TYPE_CHECKING:
     from aioinformer.controller.reconcile import ReconcileRequest
     from aioinformer.controller.shards.shards import Shards
     from aioinformer.controller.source import Owned, Source, Watched
-    from aioinformer.controller.status import ControllerStatus
+    from aioinformer.controller.status import (
+        ControllerStatus,
+        EndedReconcile,
+        WaitingRequests,
+    )
     from aioinformer.controller.timers import Every
     from aioinformer.errors import HandlerError
     from aioinformer.informer.handlers.registration import Registration
@@ -250,6 +255,7 @@ class Controller(Lifecycle):
             else _claim_queue(queue)
         )
         self._events = ControllerEvents(name)
+        self._observers: dict[object, Callable[[EndedReconcile], None]] = {}
         self._new_workers = partial(
             Workers,
             name,
@@ -260,6 +266,7 @@ class Controller(Lifecycle):
             timeout=seconds,
             events=self._events,
             metrics=self._reconcile_metrics,
+            observers=self._observers,
             storm_breaker=storm_breaker,
             sharding=self._sharding,
         )
@@ -322,6 +329,79 @@ class Controller(Lifecycle):
         Call it in the event loop of the controller.
         """
         return self._workers.status(self.name, synced=self._synced)
+
+    def waiting(self, *, limit: int = 200) -> WaitingRequests:
+        """Return the requests that wait for a worker or a delay, to show them to people.
+
+        Call it in the event loop of the controller. It takes time for the requests that
+        it returns, not for all.
+
+        Args:
+            limit: Maximum number of queued requests, and of delayed ones.
+        """
+        return self._workers.waiting(limit)
+
+    def observe(self, observer: Callable[[EndedReconcile], None]) -> Callable[[], None]:
+        """Call a function with each reconcile that has ended, of this and later runs.
+
+        It is called in the step that decides about a retry or a requeue, and should be
+        fast. Its exceptions are logged. Reconciles that are cancelled at a stop, or
+        because their range moves to another replica, are left out.
+
+        Args:
+            observer: Plain function.
+
+        Returns:
+            Function that removes the observer. Idempotent.
+
+        Raises:
+            OptionsError: If the observer is not a plain function.
+        """
+        check_plain(observer, "an observer")
+        token = object()
+        self._observers[token] = observer
+
+        def remove() -> None:
+            self._observers.pop(token, None)
+
+        return remove
+
+    # ------------------------------------------------------------ by hand
+
+    def requeue(self, request: ReconcileRequest | str) -> bool:
+        """Reconcile an object now, as after a change, even if nothing has changed.
+
+        The object need not exist. If it is being reconciled, it is reconciled again
+        afterwards. A delay of its request does not end: a retry or a requeue is still
+        done at its time. The cause is `Cause("manual", "", key)`.
+
+        Args:
+            request: Request, or key of the object.
+
+        Returns:
+            True if it is queued. False if the controller is stopped, or another replica
+            of its shards has the object.
+
+        Raises:
+            OptionsError: If the key is invalid.
+            WrongLoop: If called from another event loop or thread.
+        """
+        return self._workers.requeue(request_of(request, "requeue() takes"))
+
+    def forget(self, request: ReconcileRequest | str) -> None:
+        """Drop the retry or requeue of a request, and forget its failures.
+
+        The object is then reconciled after its next change, and a failure is retried
+        after the shortest delay. A request that is queued or running stays so.
+
+        Args:
+            request: Request, or key of the object.
+
+        Raises:
+            OptionsError: If the key is invalid.
+            WrongLoop: If called from another event loop or thread.
+        """
+        self._workers.forget(request_of(request, "forget() takes"))
 
     # ------------------------------------------------------------ lifetime
 

@@ -46,6 +46,7 @@ Change: TypeAlias = Literal[
     "requeue",
     "timer",
     "source",
+    "manual",
 ]
 
 ResultLabel: TypeAlias = Literal["success", "requeue_after", "error"]
@@ -97,10 +98,11 @@ class Cause(msgspec.Struct, gc=False, frozen=True):
         change: `"added"`, `"updated"` or `"deleted"`; `"initial"` for objects that
             existed when the controller started; `"resync"`; `"retry"` after a failure;
             `"requeue"` after `Result.requeue_after`; `"timer"` of
-            `Controller(every=)`; `"source"` of `Controller(sources=)`.
+            `Controller(every=)`; `"source"` of `Controller(sources=)`; `"manual"` of
+            `Controller.requeue()`.
         kind: Kind of the changed object, such as `"Pod"`, or the name of its informer
             if the kind is unknown. Name of the source for an event. Empty for a retry,
-            a requeue or a timer.
+            a requeue, a timer, or a call of `Controller.requeue()`.
         key: Key of the changed object: that of the request, or of an object it owns.
     """
 
@@ -129,6 +131,24 @@ class PendingCauses:
     def add_requeue(self, request: ReconcileRequest, due: float) -> None:
         """Record that the request is requeued at `due`. The earliest time wins."""
         self._due[request] = min(due, self._due.get(request, due))
+
+    def of(self, request: ReconcileRequest, at: float) -> tuple[Cause, ...]:
+        """Return the causes that a reconcile would have which starts at a time."""
+        causes = tuple(self._causes.get(request, ()))
+        if self._due.get(request, math.inf) <= at + TIMER_RESOLUTION_SECONDS:
+            causes += (Cause("requeue", "", request.key),)
+
+        return causes
+
+    def drop_delayed(self, request: ReconcileRequest) -> None:
+        """Forget the retry and the requeue of a request."""
+        self._due.pop(request, None)
+        causes = self._causes.get(request, [])
+        kept = [it for it in causes if it.change != "retry"]
+        if kept:
+            self._causes[request] = kept
+        else:
+            self._causes.pop(request, None)
 
     def take(self, request: ReconcileRequest, now: float) -> tuple[Cause, ...]:
         """Remove and return the causes of a request whose reconcile starts now."""

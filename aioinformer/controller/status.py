@@ -1,4 +1,4 @@
-"""`ControllerStatus`: what a controller does at one moment, for people."""
+"""What a controller does, for people: at one moment, and each reconcile that ends."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ControllerStatus",
+    "DelayedRequest",
+    "EndedReconcile",
     "FailingRequest",
     "Failures",
+    "QueuedRequest",
     "RunningReconcile",
+    "WaitingRequests",
+    "error_texts",
 ]
 
 MOST_FAILURES = 100
@@ -55,6 +60,8 @@ class FailingRequest:
         error: Class of the last error, such as `"Conflict"`.
         message: Text of that error, cut to 1000 characters. It may contain anything.
         seconds_ago: Time since the failure.
+        failing_for: Time since the first failure in a row. None if that is unknown, as
+            further requests were failing than a controller remembers.
         retry_in: Seconds until the next attempt. None if there is no timer: the request
             is queued or running, or waits for a change of its object.
     """
@@ -64,7 +71,83 @@ class FailingRequest:
     error: str
     message: str
     seconds_ago: float
+    failing_for: float | None
     retry_in: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedReconcile:
+    """Reconcile that has ended, with what follows.
+
+    Attributes:
+        request: Request of the reconcile.
+        at: End of the reconcile, as time of the event loop.
+        seconds: Duration of the reconcile.
+        attempt: Number of the attempt since the last success, from 1.
+        causes: Reasons for the reconcile.
+        error: Class of its exception, such as `"Conflict"`; empty after a success.
+        message: Text of that exception, cut to 1000 characters. It may contain
+            anything.
+        retry_in: Seconds until the request is retried; None without a retry.
+        requeue_after: Seconds of `Result.requeue_after`, or None.
+    """
+
+    request: ReconcileRequest
+    at: float
+    seconds: float
+    attempt: int
+    causes: tuple[Cause, ...]
+    error: str
+    message: str
+    retry_in: float | None
+    requeue_after: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedRequest:
+    """Request that waits for a worker.
+
+    Attributes:
+        request: Request.
+        seconds: Time since it was queued, or moved for a higher priority. None if the
+            queue has no ageing.
+        causes: Reasons for its next reconcile.
+    """
+
+    request: ReconcileRequest
+    seconds: float | None
+    causes: tuple[Cause, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayedRequest:
+    """Request that is retried or requeued later.
+
+    Attributes:
+        request: Request.
+        seconds: Time until it is queued.
+        causes: Reasons for its next reconcile, so far.
+    """
+
+    request: ReconcileRequest
+    seconds: float
+    causes: tuple[Cause, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRequests:
+    """First requests of a controller that wait. `ControllerStatus` has their numbers.
+
+    Attributes:
+        longest: Time that a queued request waits at most. None if none is queued, or if
+            the queue has no ageing.
+        queued: Queued requests, in the order in which they are reconciled.
+        delayed: Delayed requests, the soonest first.
+    """
+
+    longest: float | None
+    queued: tuple[QueuedRequest, ...]
+    delayed: tuple[DelayedRequest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +178,11 @@ class ControllerStatus:
     failing: tuple[FailingRequest, ...]
 
 
+def error_texts(failure: BaseException) -> tuple[str, str]:
+    """Return the class of an exception, and its text in bounded length."""
+    return type(failure).__name__, text_of(failure)[:MOST_CHARACTERS]
+
+
 class _Failure(NamedTuple):
     """Last failure of a request. It keeps no exception, whose frames have objects."""
 
@@ -102,6 +190,8 @@ class _Failure(NamedTuple):
     error: str
     message: str
     at: float
+    since: float | None
+    """Time of the first failure in a row, or None if it was forgotten."""
 
 
 class Failures:
@@ -120,15 +210,20 @@ class Failures:
         self, request: ReconcileRequest, failure: BaseException, attempt: int, at: float
     ) -> None:
         """Record a failed attempt at a time of the loop."""
-        message = text_of(failure)[:MOST_CHARACTERS]
+        before = self._failures.get(request)
+        if before is not None:
+            since = before.since
+        else:
+            since = None if request in self._others else at
+
         self.succeeded(request)
         if len(self._failures) >= MOST_FAILURES:
             oldest = next(iter(self._failures))
             del self._failures[oldest]
             self._others.add(oldest)
 
-        name = type(failure).__name__
-        self._failures[request] = _Failure(attempt, name, message, at)
+        error, message = error_texts(failure)
+        self._failures[request] = _Failure(attempt, error, message, at, since)
 
     def succeeded(self, request: ReconcileRequest) -> None:
         """Forget the failure of a request."""
@@ -152,6 +247,7 @@ class Failures:
                 error=it.error,
                 message=it.message,
                 seconds_ago=now - it.at,
+                failing_for=None if it.since is None else now - it.since,
                 retry_in=retry_in(request),
             )
             for request, it in reversed(self._failures.items())

@@ -28,7 +28,16 @@ from aioinformer.controller.reconcile import (
     outcome_of_answer,
     outcome_of_failure,
 )
-from aioinformer.controller.status import ControllerStatus, Failures, RunningReconcile
+from aioinformer.controller.status import (
+    ControllerStatus,
+    DelayedRequest,
+    EndedReconcile,
+    Failures,
+    QueuedRequest,
+    RunningReconcile,
+    WaitingRequests,
+    error_texts,
+)
 from aioinformer.controller.storm_breaker import StormBreaker
 from aioinformer.controller.threads import Threads
 from aioinformer.controller.writer import Writer, Writers
@@ -37,7 +46,7 @@ from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, TimedC
 from aioinformer.informer.lifecycle import running_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from aioinformer.client.client import Client
     from aioinformer.controller.background import Background
@@ -117,6 +126,8 @@ class Workers:
         timeout: Maximum seconds of a reconcile, or None.
         events: Recorder of `Context.event`.
         metrics: Metrics of the controller.
+        observers: Functions to call with each reconcile that has ended. The owner may
+            change them.
         storm_breaker: True to slow down keys in a reconcile storm.
         sharding: Ranges of a sharded controller.
     """
@@ -132,6 +143,7 @@ class Workers:
         concurrency: int,
         timeout: float | None,
         metrics: ControllerMetrics,
+        observers: Mapping[object, Callable[[EndedReconcile], None]],
         storm_breaker: bool = True,
         sharding: Sharding | None = None,
     ) -> None:
@@ -150,6 +162,7 @@ class Workers:
         self._writers = Writers(name, self._informers, events)
         self._timeout = timeout
         self._metrics = metrics
+        self._observers = observers
         self._sharding = sharding
         self._causes = PendingCauses()
         self._slots = asyncio.Semaphore(concurrency)
@@ -200,6 +213,47 @@ class Workers:
             self.tracer.received(request, cause.change, cause.kind, cause.key)
 
         self._queue.add(request, priority)
+
+    def requeue(self, request: ReconcileRequest) -> bool:
+        """Queue a request by hand. Return False if it is not worked on here and now."""
+        admits = self._sharding is None or self._sharding.admits(request)
+        if self._queue.shutting_down or not admits:
+            return False
+
+        self._add(request, Cause("manual", "", request.key), 0)
+        return True
+
+    def forget(self, request: ReconcileRequest) -> None:
+        """Drop the delay and the failures of a request."""
+        if self._queue.cancel_delay(request):
+            self._causes.drop_delayed(request)
+
+        self._forget(request)
+        self._failures.succeeded(request)
+
+    def waiting(self, limit: int) -> WaitingRequests:
+        """Return the requests that wait, at most `limit` of each kind."""
+        loop = running_loop()
+        now = 0.0 if loop is None else loop.time()
+        return WaitingRequests(
+            longest=self._queue.longest_wait(),
+            queued=tuple(
+                QueuedRequest(
+                    request=request,
+                    seconds=seconds,
+                    causes=self._causes.of(request, now),
+                )
+                for request, seconds in self._queue.next_queued(limit)
+            ),
+            delayed=tuple(
+                DelayedRequest(
+                    request=request,
+                    seconds=seconds,
+                    causes=self._causes.of(request, now + seconds),
+                )
+                for request, seconds in self._queue.next_delayed(limit)
+            ),
+        )
 
     def status(self, name: str, *, synced: bool) -> ControllerStatus:
         """Return what the controller does at the moment."""
@@ -548,6 +602,35 @@ class Workers:
             self._metrics.failed(
                 request, outcome, attempt, now, stopping=self._draining
             )
+
+        if self._observers:
+            self._tell_observers(run, outcome, now)
+
+    def _tell_observers(self, run: _Run, outcome: Outcome, now: float) -> None:
+        request, failure = run.request, outcome.failure
+        error, message = ("", "") if failure is None else error_texts(failure)
+        retry_in = None
+        if outcome.retry:  # without a delay, it is queued already
+            retry_in = self._queue.seconds_until(request) or 0.0
+
+        ended = EndedReconcile(
+            request=request,
+            at=now,
+            seconds=now - run.began,
+            attempt=run.context.attempt,
+            causes=run.context.causes,
+            error=error,
+            message=message,
+            retry_in=retry_in,
+            requeue_after=outcome.after,
+        )
+        for observer in tuple(self._observers.values()):
+            try:
+                observer(ended)
+            except user_errors():
+                logger.exception(
+                    "controller %s: observer failed (key=%s)", self._name, request.key
+                )
 
     def _retry(self, request: ReconcileRequest, priority: int) -> None:
         """Add the request after the delay of the rate limiter, which may raise."""

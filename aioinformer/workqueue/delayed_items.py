@@ -68,16 +68,40 @@ class DelayedItems(Generic[T]):
         self._drop_stale_entries()
         self._set_timer(loop, add_due)
 
-    def discard(self, item: T) -> None:
-        """Forget an item, if it is delayed."""
-        if self._deadlines.pop(item, None) is not None:
-            self._drop_stale_entries()
-            if not self._deadlines:
-                self.take_all()  # cancels the timer
+    def discard(self, item: T) -> bool:
+        """Forget an item. Return True if it was delayed."""
+        if self._deadlines.pop(item, None) is None:
+            return False
+
+        self._drop_stale_entries()
+        if not self._deadlines:
+            self.take_all()  # cancels the timer
+
+        return True
 
     def deadline(self, item: T) -> float | None:
         """Return the time of the loop at which an item is added, or None."""
         return self._deadlines.get(item)
+
+    def soonest(self, limit: int) -> dict[T, float]:
+        """Return the earliest items with their deadlines, at most `limit`.
+
+        It takes time for these items, not for all.
+        """
+        found: dict[T, float] = {}
+        # Entries whose parents in the heap were visited, with their indexes there. The
+        # next entry in order is one of them, so the heap can be read without a change.
+        reached = [(self._heap[0], 0)] if self._heap else []
+        while reached and len(found) < limit:
+            entry, index = heappop(reached)
+            for child in (2 * index + 1, 2 * index + 2):
+                if child < len(self._heap):
+                    heappush(reached, (self._heap[child], child))
+
+            if self._is_current(entry):
+                found[entry[2]] = entry[0]
+
+        return found
 
     def take_all(self) -> list[T]:
         """Remove and return all items, the earliest first."""

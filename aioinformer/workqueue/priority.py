@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from aioinformer.errors import OptionsError
@@ -209,6 +210,39 @@ class PriorityQueue(WorkQueue[T]):
         # No other item was taken since: `get()` returned in this turn of the loop.
         return item, self._prioritized.last_priority
 
+    def cancel_delay(self, item: T) -> bool:
+        """Drop the delay of an item, and the priority that it was delayed with.
+
+        Otherwise as `WorkQueue.cancel_delay()`.
+        """
+        if not super().cancel_delay(item):
+            return False
+
+        del self._delayed_priorities[item]
+        return True
+
+    # ------------------------------------------------------------ waiting items
+
+    def next_queued(self, limit: int) -> list[tuple[T, float | None]]:
+        """Return the items that are taken next, with the seconds that they wait.
+
+        Items that are added meanwhile may come before them. The seconds count from the
+        time when an item was queued, or moved for a higher priority. They are None in a
+        queue without ageing, which keeps no times. The call takes time for these items,
+        not for all that are queued.
+
+        Args:
+            limit: Maximum number of items.
+        """
+        return list(islice(self._prioritized.upcoming(), limit))
+
+    def longest_wait(self) -> float | None:
+        """Return the longest wait of a queued item, in seconds as of `next_queued()`.
+
+        None if no item is queued, or the queue has no ageing.
+        """
+        return self._prioritized.longest_wait()
+
     # ------------------------------------------------------------ as a WorkQueue
 
     def _make_queued(self) -> tuple[QueuedItems[T], Callable[[], Mapping[str, int]]]:
@@ -256,7 +290,8 @@ class PrioritizedItems(Generic[T]):
         self._clock: Callable[[], float] = _no_time
 
         # Invariant: the place of each queued item is in the row of its priority. Other
-        # places are empty and skipped. No row is without places.
+        # places are empty and skipped. No row is without places. The dict is in the
+        # order in which the places were taken.
         self._places: dict[T, Place[T]] = {}
         self._rows: dict[int, deque[Place[T]]] = {}
         # Invariant: a heap of the first place of each row. No two have the same
@@ -316,6 +351,7 @@ class PrioritizedItems(Generic[T]):
             self._excess[priority] += 1
             return
 
+        del self._places[item]  # the new place is the last one
         self.append(item)
         self._empty += 1
         if self._empty > max(EMPTY_PLACES_KEPT, len(self._places)):
@@ -333,6 +369,43 @@ class PrioritizedItems(Generic[T]):
 
         self._shown = depths.keys()
         return depths
+
+    # ------------------------------------------------------------ waiting items
+
+    def upcoming(self) -> Iterator[tuple[T, float | None]]:
+        """Yield the items as `popleft()` returns them, with the seconds that they wait.
+
+        The items must not change meanwhile.
+        """
+        firsts, places = self._firsts.copy(), self._places
+        rests: dict[int, Iterator[Place[T]]] = {}
+        while firsts:
+            place = firsts[0]
+            _, priority, item = place
+            if priority not in rests:
+                rest = islice(self._rows[priority], 1, None)
+                rests[priority] = (it for it in rest if places.get(it[2]) is it)
+
+            following = next(rests[priority], None)
+            if following is None:
+                heappop(firsts)
+            else:
+                heapreplace(firsts, following)
+
+            if places.get(item) is place:
+                yield item, self._wait_of(place)
+
+    def longest_wait(self) -> float | None:
+        """Return the seconds that the oldest item waits; None if that is unknown."""
+        oldest = next(iter(self._places.values()), None)
+        return None if oldest is None else self._wait_of(oldest)
+
+    def _wait_of(self, place: Place[T]) -> float | None:
+        if not self._ages:
+            return None  # the rank has no time
+
+        rank, priority, _ = place
+        return max(0.0, self._clock() - priority * self._weight - rank)
 
     # ------------------------------------------------------------ as a deque does it
 

@@ -636,6 +636,36 @@ class WorkQueue(Generic[T]):
         due = self._delayed.deadline(item)
         return None if due is None else max(0.0, due - self._running_loop().time())
 
+    def next_delayed(self, limit: int) -> list[tuple[T, float]]:
+        """Return the delayed items that are added next, with the seconds until then.
+
+        The call takes time for these items, not for all that are delayed.
+
+        Args:
+            limit: Maximum number of items.
+        """
+        if not self._delayed:
+            return []
+
+        now = self._running_loop().time()
+        soonest = self._delayed.soonest(limit)
+        return [(item, max(0.0, due - now)) for item, due in soonest.items()]
+
+    def cancel_delay(self, item: T) -> bool:
+        """Drop the delay of an item, so that it is not added later.
+
+        The item stays queued or in work, if it is. The rate limiter keeps its count:
+        see `forget()`.
+
+        Returns:
+            True if the item was delayed.
+
+        Raises:
+            WrongLoop: If called from another loop or thread.
+        """
+        self._check_loop()
+        return self._delayed.discard(item)
+
     def _limited(self, item: T) -> float:
         """Return the delay of the rate limiter."""
         self._running_loop()  # before the limiter counts something

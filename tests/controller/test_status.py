@@ -83,7 +83,11 @@ def test_failures_keep_the_latest_and_no_exceptions() -> None:
         100.0,
     )
     assert len(found[1].message) == MOST_CHARACTERS
+    assert found[0].failing_for == 293, "since its first failure"
     assert "0" not in {it.request.name for it in found}
+    failures.failed(ReconcileRequest("default", "0"), ValueError(), 2, at=250.0)
+    (again, *_) = failures.newest_first(300.0, lambda _: None)
+    assert (again.request.name, again.failing_for) == ("0", None), "not known any more"
     for number in reversed(range(MOST_FAILURES + 5)):
         failures.succeeded(ReconcileRequest("default", str(number)))
 
