@@ -1,8 +1,6 @@
-"""Columns of resources, as in kubectl, and their width on a terminal. Pure.
+"""Widths of columns on a terminal. Pure.
 
-Cells are computed from cached objects. Columns that kubectl has are in
-`aioinformer.tables`, others are added here. Widths are in cells, the width of a narrow
-character. Wide ones, such as Chinese, take two.
+They are in cells, the width of a narrow character. Wide ones, such as Chinese, take two.
 """
 
 from __future__ import annotations
@@ -11,67 +9,22 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
 
-from aioinformer.cli.output import harmless
-from aioinformer.tables import layout_of
+from aioinformer.tables.columns import ELLIPSIS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
-
-    from aioinformer.model import KubeObject
-    from aioinformer.model.resource import Resource
 
 __all__ = [
     "GAP",
     "LEAST_WIDTH",
     "NARROW_GAP",
-    "Columns",
     "cut",
     "fitted",
     "fitting",
     "line_of_cells",
     "padded",
-    "printable",
     "widened",
 ]
-
-
-class Columns:
-    """Columns of one resource. Custom resources have a name and an age.
-
-    A Secret or ConfigMap shows the number of its keys, and no data.
-
-    Args:
-        resource: Resource of the objects.
-        wide: True to include the columns of `kubectl -o wide`.
-        namespaces: True to start with a namespace column.
-    """
-
-    def __init__(self, resource: Resource, *, wide: bool, namespaces: bool) -> None:
-        layout = layout_of(resource)
-        self._cells = layout.cells
-        self._namespaces = namespaces
-        self._shown = [
-            number
-            for number, column in enumerate(layout.columns)
-            if wide or not column.priority
-        ]
-        names = [layout.columns[number].name.upper() for number in self._shown]
-        self.head: list[str] = ["NAMESPACE", *names] if namespaces else names
-        """Names of the columns, left to right."""
-
-    def cells(self, obj: KubeObject, now: datetime) -> list[str]:
-        """Return the row of an object, one text for each column.
-
-        Texts have one line, and no control characters.
-        """
-        values = self._cells(obj.to_dict(), now)
-        found = [values[number] for number in self._shown]
-        if self._namespaces:
-            found.insert(0, obj.namespace)
-
-        return ["" if it is None else printable(str(it)) for it in found]
-
 
 GAP = 3
 """Cells between two columns, as in kubectl."""
@@ -79,20 +32,8 @@ GAP = 3
 NARROW_GAP = 2
 """Cells between two columns on a terminal that is too narrow for all of them."""
 
-
-ELLIPSIS = "…"
 LEAST_WIDTH = 12
 """Minimum width of a column that is cut. Shorter ones say too little."""
-
-
-def printable(text: str) -> str:
-    """Return the first line of a text, without control characters.
-
-    The author of an event must not be able to move the user's cursor.
-    """
-    first, _, rest = text.partition("\n")
-    first = harmless(first.rstrip("\r"))
-    return f"{first}{ELLIPSIS}" if rest else first
 
 
 def cut(text: str, width: int) -> str:

@@ -26,13 +26,13 @@ from aioinformer.cli.checks.rbac_rules import (
 )
 from aioinformer.cli.checks.resource import ResourceScope
 from aioinformer.cli.checks.server import Identity
-from aioinformer.cli.columns import printable
 from aioinformer.cli.error_messages import CommandError, message_of
 from aioinformer.cli.output import Control, has_colors, print_error, write
 from aioinformer.client import Client
 from aioinformer.client.authenticator import Authenticator
 from aioinformer.errors import AioInformerError, Forbidden, InternalError, NotFound
 from aioinformer.model.resources import PODS
+from aioinformer.tables.columns import printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

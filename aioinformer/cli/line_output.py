@@ -16,11 +16,11 @@ from aioinformer.informer import Added, Deleted, Updated
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aioinformer.cli.columns import Columns
     from aioinformer.informer import InformerStatus, SharedInformer
     from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.tables.columns import Columns
 
 __all__ = [
     "JSONLines",

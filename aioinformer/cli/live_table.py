@@ -25,16 +25,17 @@ from aioinformer.cli.table_frame import (
     pressed,
     status_lines,
 )
-from aioinformer.cli.table_rows import Arrangement, TableRows
+from aioinformer.informer.notifications import change_of, object_of
+from aioinformer.tables.rows import Arrangement, TableRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from aioinformer.cli.columns import Columns
     from aioinformer.cli.screen import Screen
     from aioinformer.informer import SharedInformer
     from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
+    from aioinformer.tables.columns import Columns
 
 __all__ = ["LiveTable"]
 
@@ -67,7 +68,8 @@ class LiveTable:
         self._columns = columns
         self._title = title
         self._screen = screen
-        self._rows = TableRows(columns)
+        find = informer.indexer.get_by_key
+        self._rows = TableRows(columns, find, rearranged=True)
         self._table = ColumnTable(columns.head)
         self._meter = RateMeter()
         self._keyboard = Keyboard(self.press)
@@ -123,7 +125,7 @@ class LiveTable:
         return f"{self._title}: {objects}, {counted(self._rows.events, 'event')}."
 
     def _note(self, event: Notification) -> None:
-        self._rows.note(event, _now())
+        self._rows.note(object_of(event), change_of(event), _now())
 
     async def _paint(self) -> None:
         self._keyboard.enter()
@@ -147,7 +149,9 @@ class LiveTable:
         view = replace(view, offset=min(view.offset, max(0, len(rows) - room)))
         shown = [
             (row.mark, self._columns.cells(row.obj, day))
-            for row in rows.rows(view.offset, room, now)
+            for row in rows.rows(
+                view.offset, room, now, reverse=view.arrangement.reverse
+            )
         ]
         table = self._table.draw(shown, width, view.arrangement, view.scrolled)
         lines += help_page(width)[: room + 1] if view.helping else table

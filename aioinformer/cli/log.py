@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer import json_codec
-from aioinformer.cli.columns import Columns, line_of_cells, widened
+from aioinformer.cli.columns import line_of_cells, widened
 from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.output import (
     counted,
@@ -33,6 +33,7 @@ from aioinformer.errors import DecodeError
 from aioinformer.model.times import human_duration
 from aioinformer.recording.history import History
 from aioinformer.recording.playback import replay
+from aioinformer.tables.columns import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,6 +14,8 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
+from aioinformer.tables.columns import harmless
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
@@ -24,7 +26,6 @@ __all__ = [
     "can_be_live",
     "counted",
     "crashed",
-    "harmless",
     "has_colors",
     "one_line",
     "print_error",
@@ -48,22 +49,6 @@ class Control(str):
     """
 
     __slots__ = ()
-
-
-def harmless(text: str) -> str:
-    """Replace characters that control a terminal by U+FFFD. Line ends are kept.
-
-    These are all that are not `str.isprintable()`: control characters of both sets
-    (ESC, BEL, CSI), directional marks, separators, surrogates, and unassigned
-    characters.
-    """
-    if text.replace("\n", "").isprintable():
-        return text
-
-    return "".join(
-        it if it.isprintable() or it == "\n" else "\N{REPLACEMENT CHARACTER}"
-        for it in text
-    )
 
 
 def one_line(text: str) -> str:

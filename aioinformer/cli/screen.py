@@ -11,12 +11,12 @@ from rich.text import Text
 
 from aioinformer.cli.output import (
     Control,
-    harmless,
     one_line,
     terminal_size,
     write,
     write_now,
 )
+from aioinformer.tables.columns import harmless
 
 if TYPE_CHECKING:
     import os

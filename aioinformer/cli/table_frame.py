@@ -22,15 +22,15 @@ from aioinformer.cli.columns import (
 )
 from aioinformer.cli.error_messages import message_of, trouble_of
 from aioinformer.cli.output import counted
-from aioinformer.cli.table_rows import BY_CHANGE, Arrangement
 from aioinformer.errors import ApiError, HistoryReset
 from aioinformer.model.times import human_duration
+from aioinformer.tables.rows import BY_CHANGE, Arrangement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from aioinformer.cli.table_rows import ChangeMark
     from aioinformer.informer import InformerStatus
+    from aioinformer.tables.rows import ChangeMark
 
 __all__ = [
     "ColumnTable",

@@ -8,7 +8,6 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from aioinformer.cli.columns import Columns
 from aioinformer.cli.error_messages import CommandError, unreadable
 from aioinformer.cli.line_output import (
     JSONLines,
@@ -23,6 +22,7 @@ from aioinformer.cli.running import raise_informer_failure
 from aioinformer.errors import DecodeError, NotSynced
 from aioinformer.informer import SharedInformerFactory
 from aioinformer.model import strip_managed_fields
+from aioinformer.tables.columns import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

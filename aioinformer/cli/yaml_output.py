@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from aioinformer.cli.line_output import event_of
-from aioinformer.cli.output import harmless
 from aioinformer.model.yaml_values import YAMLDumper
+from aioinformer.tables.columns import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

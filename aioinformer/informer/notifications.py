@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
 from aioinformer.model.objects import KubeObject
 
-__all__ = ["MOVED", "Added", "Deleted", "Notification", "Updated", "object_of"]
+__all__ = [
+    "MOVED",
+    "Added",
+    "Deleted",
+    "Notification",
+    "Updated",
+    "change_of",
+    "object_of",
+]
 
 
 MOVED: Final = "moved"
@@ -67,5 +75,20 @@ def object_of(event: Notification) -> KubeObject:
             return event.new
         case Added() | Deleted():
             return event.obj
+        case _:
+            assert_never(event)
+
+
+def change_of(event: Notification) -> Literal["", "added", "modified", "deleted"]:
+    """Return the change in one word; empty for an initial object or a resync."""
+    match event:
+        case Added(initial=True) | Updated(resync=True):
+            return ""
+        case Added():
+            return "added"
+        case Updated():
+            return "modified"
+        case Deleted():
+            return "deleted"
         case _:
             assert_never(event)

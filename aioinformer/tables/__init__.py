@@ -3,7 +3,8 @@
 The layouts are those of a real server, and are shared by `aioinformer watch` and the
 test server. They are pure: the current time is an argument.
 
-`pod_trouble` says in a line what is wrong with a pod.
+`pod_trouble` says in a line what is wrong with a pod. `columns.py` makes texts of the
+cells, and `rows.py` has the order, filter and marks of a live table.
 
 To add a column, extend the resource's `Layout` in `columns_workloads.py` (pods and
 everything that creates them) or `columns_cluster.py` (everything else), and append the

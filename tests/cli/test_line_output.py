@@ -10,13 +10,13 @@ import pytest
 from cli_helpers import status
 from conftest import pod
 
-from aioinformer.cli.columns import Columns
 from aioinformer.cli.line_output import JSONLines, NameLines, TableLines, outage_line
 from aioinformer.errors import HistoryReset, TransportError
 from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.model import KubeObject
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import DEPLOYMENTS, PODS
+from aioinformer.tables.columns import Columns
 
 if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification

@@ -11,7 +11,6 @@ import pytest
 from rich.cells import cell_len
 from terminals import InTerminal, in_terminal
 
-from aioinformer.cli.columns import Columns
 from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.live_table import LiveTable
 from aioinformer.cli.watch import WatchCommandOptions, watch
@@ -19,6 +18,7 @@ from aioinformer.cli.workload import Workload, objects_for
 from aioinformer.errors import NotSynced
 from aioinformer.informer import SharedInformerFactory
 from aioinformer.model.resources import PODS
+from aioinformer.tables.columns import Columns
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from aioinformer.cli.table_frame import (
     state_styles,
     status_lines,
 )
-from aioinformer.cli.table_rows import BY_CHANGE, Arrangement
 from aioinformer.errors import HistoryReset, ServerError, TransportError, Unauthorized
+from aioinformer.tables.rows import BY_CHANGE, Arrangement
 
 HEAD = ["NAMESPACE", "NAME", "AGE"]
 FIRST = View(Arrangement("NAMESPACE"))

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from aioinformer.cli.output import harmless
 from aioinformer.cli.yaml_output import YAMLDocuments
 from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.model import KubeObject
+from aioinformer.tables.columns import harmless
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer.cli.columns import Columns
-from aioinformer.cli.table_rows import (
+from aioinformer.model import KubeObject
+from aioinformer.model.resources import PODS
+from aioinformer.model.times import kube_time
+from aioinformer.tables.columns import Columns
+from aioinformer.tables.rows import (
     BY_CHANGE,
     MARKED_SECONDS,
-    ROWS_AT_ONCE,
     Arrangement,
     TableRows,
     sort_value,
 )
-from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.model import KubeObject
-from aioinformer.model.resources import PODS
-from aioinformer.model.times import kube_time
+
+if TYPE_CHECKING:
+    from aioinformer.tables.rows import ChangeMark
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -41,21 +43,29 @@ class Table:
     """Rows that receive changes, and are always placed."""
 
     def __init__(self, *listed: str | KubeObject) -> None:
-        self.rows = TableRows(Columns(PODS, wide=False, namespaces=True))
+        self.reverse = False
+        self.stored: dict[str, KubeObject] = {}
+        columns = Columns(PODS, wide=False, namespaces=True)
+        self.rows = TableRows(columns, self.stored.get, rearranged=True)
         for it in listed:
             obj = thing(it) if isinstance(it, str) else it
-            self.rows.note(Added(obj, initial=True), 0.0)
+            self.put(obj, "", 0.0)
+
+    def put(self, obj: KubeObject, mark: ChangeMark, now: float) -> None:
+        self.stored[obj.key] = obj
+        self.rows.note(obj, mark, now)
 
     def add(self, key: str, now: float) -> None:
-        self.rows.note(Added(thing(key)), now)
+        self.put(thing(key), "added", now)
 
     def change(self, key: str, now: float, **more: Any) -> None:
-        self.rows.note(Updated(thing(key), thing(key, **more)), now)
+        self.put(thing(key, **more), "modified", now)
 
     def delete(self, key: str, now: float) -> None:
-        self.rows.note(Deleted(thing(key)), now)
+        self.rows.note(self.stored.pop(key), "deleted", now)
 
     def arrange(self, sort: str, *, reverse: bool = False, words: str = "") -> None:
+        self.reverse = reverse
         self.rows.arrange(Arrangement(sort, reverse, words))
 
     def shown(
@@ -66,7 +76,7 @@ class Table:
 
         return [
             f"{it.mark} {it.obj.key}".strip()
-            for it in self.rows.rows(offset, room, now)
+            for it in self.rows.rows(offset, room, now, reverse=self.reverse)
         ]
 
 
@@ -184,8 +194,8 @@ def test_ages_are_sorted_by_the_moment_they_refer_to() -> None:
     table.shown()
 
     # An hour later, it is two hours old; its cells are those of its arrival.
-    table.rows.note(Added(thing("a/new", hours=0)), 10.0)
-    table.rows.note(Added(thing("a/older", hours=1.5)), 10.0)
+    table.put(thing("a/new", hours=0), "added", 10.0)
+    table.put(thing("a/older", hours=1.5), "added", 10.0)
 
     shown = table.shown(day=DAY + timedelta(hours=1))
     assert shown == ["a/new", "a/old", "a/older"]
@@ -232,13 +242,106 @@ def test_filtered_rows_follow_changes() -> None:
 
 
 def test_many_rows_are_placed_some_at_a_time() -> None:
-    count = ROWS_AT_ONCE + 1
-    rows = TableRows(Columns(PODS, wide=False, namespaces=True))
-    for number in range(count):
-        rows.note(Added(thing(f"a/{number}"), initial=True), 0.0)
+    table = Table("a/1", "a/2", "a/3")
 
-    assert [rows.place(1.0, DAY), len(rows)] == [False, ROWS_AT_ONCE]
-    assert [rows.place(1.0, DAY), len(rows)] == [True, count]
+    assert [table.rows.place(1.0, DAY, 2), len(table.rows)] == [False, 2]
+    assert [table.rows.place(1.0, DAY, 2), len(table.rows)] == [True, 3]
+
+
+def test_many_deleted_rows_are_removed_some_at_a_time() -> None:
+    table = Table("a/1", "a/2", "a/3")
+    table.shown()
+    for key in ("a/1", "a/2", "a/3"):
+        table.delete(key, 10.0)
+
+    assert [table.rows.place(20.0, DAY, 2), len(table.rows)] == [False, 1]
+    assert [table.rows.place(20.0, DAY, 2), len(table.rows)] == [True, 0]
+
+
+class CountedColumns(Columns):
+    """Columns that count the computed rows."""
+
+    computed = 0
+
+    def cells(self, obj: KubeObject, now: datetime) -> list[str]:
+        self.computed += 1
+        return super().cells(obj, now)
+
+
+@pytest.mark.parametrize(
+    ("sort", "words", "computed"),
+    [
+        ("NAMESPACE", "", 0),
+        ("NAME", "", 0),
+        ("AGE", "", 0),
+        (BY_CHANGE, "", 0),
+        ("READY", "", 3),
+        ("NAME", "web", 3),
+    ],
+)
+def test_cells_are_computed_only_where_order_or_filter_needs_them(
+    sort: str, words: str, computed: int
+) -> None:
+    columns = CountedColumns(PODS, wide=False, namespaces=True)
+    stored = {obj.key: obj for obj in map(thing, ["a/1", "a/2", "b/1"])}
+    rows = TableRows(columns, stored.get, Arrangement(sort, filter=words))
+    for obj in stored.values():
+        rows.note(obj, "", 0.0)
+
+    assert rows.place(0.0, DAY)
+    assert columns.computed == computed
+
+
+class Untouched(list[Any]):
+    """List that cannot be changed."""
+
+    def insert(self, *_: Any) -> None:
+        raise AssertionError
+
+    __delitem__ = insert
+
+
+@pytest.mark.parametrize("sort", ["NAMESPACE", "NAME", "AGE", "RESTARTS"])
+def test_change_that_keeps_its_place_does_not_touch_the_order(sort: str) -> None:
+    table = Table("a/1", "a/2", "a/3")
+    table.arrange(sort)
+    before = table.shown()
+    table.rows._places = Untouched(table.rows._places)
+
+    table.change("a/2", 10.0, reason="Failed")
+
+    assert table.shown(20.0) == before
+
+
+def test_placed_objects_are_not_kept() -> None:
+    obj = thing("a/1")
+    references = sys.getrefcount(obj)
+    columns = Columns(PODS, wide=False, namespaces=True)
+    rows = TableRows(columns, lambda _: None, Arrangement("READY", filter="a"))
+    rows.note(obj, "modified", 0.0)
+    assert rows.place(0.0, DAY)
+
+    assert sys.getrefcount(obj) == references
+    assert (len(rows), list(rows.rows(0, 9, 0.0))) == (1, [])
+
+
+def test_age_orders_objects_of_the_same_day_by_time_of_creation() -> None:
+    day = 24.0
+    table = Table(
+        thing("a/1", hours=20 * day + 3),
+        thing("a/2", hours=20 * day + 1),
+        thing("a/3", hours=20 * day + 2),
+    )
+    table.arrange("AGE")
+
+    assert table.shown() == ["a/2", "a/3", "a/1"]
+
+
+def test_rows_have_objects_with_any_name() -> None:
+    names = ["a/b\0c", "a/b/c", "\0", "a\0b/c", "a"]
+    table = Table(*map(thing, names))
+
+    assert sorted(table.shown()) == sorted(thing(name).key for name in names)
 
 
 def test_sort_values_order_numbers_before_texts_before_none() -> None:
@@ -303,3 +406,63 @@ def test_rows_are_all_objects_and_recent_deletions_once(
     assert shown == sorted(alive | recent)
     assert len(table.shown(now, room)) == min(room, len(shown))
     assert table.rows.objects == len(alive)
+
+
+events = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "delete", "place"]),
+        st.integers(0, 5),
+        st.integers(0, 3),
+    ),
+    max_size=40,
+)
+
+
+@given(
+    events,
+    st.sampled_from(["NAMESPACE", "NAME", "RESTARTS", "AGE"]),
+    st.sampled_from(["", "1", "a 2"]),
+)
+def test_rows_after_changes_equal_those_of_a_new_table(
+    events: list[tuple[str, int, int]], sort: str, words: str
+) -> None:
+    stored: dict[str, KubeObject] = {}
+    columns = Columns(PODS, wide=False, namespaces=True)
+
+    def table() -> TableRows:
+        return TableRows(columns, stored.get, Arrangement(sort, filter=words))
+
+    def shown(rows: TableRows, now: float) -> list[str]:
+        while not rows.place(now, DAY, 1):
+            pass
+
+        return [it.obj.key for it in rows.rows(0, 99, now)]
+
+    rows, now = table(), 0.0
+    for event, number, value in events:
+        now += 0.5
+        key = f"a/{number}"
+        if event == "put":
+            stored[key] = thing(key, restarts=value, hours=value)
+            rows.note(stored[key], "modified", now)
+        elif event == "delete" and key in stored:
+            rows.note(stored.pop(key), "deleted", now)
+        else:
+            rows.place(now, DAY, 2)
+
+    fresh = table()
+    for obj in stored.values():
+        fresh.note(obj, "", now)
+
+    assert shown(rows, now + MARKED_SECONDS) == shown(fresh, now)
+    assert rows.objects == fresh.objects
+    assert rows.matching == len(rows) == fresh.matching
+
+
+def test_object_listed_after_its_deletion_is_not_marked() -> None:
+    table = Table("a/1")
+    table.delete("a/1", 1.0)
+    table.put(thing("a/1"), "", 1.5)
+
+    assert table.shown(1.5) == ["a/1"]
+    assert table.shown(9.0) == ["a/1"]
