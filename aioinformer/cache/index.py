@@ -7,15 +7,14 @@ label keep nothing, as reading the key and the labels costs nothing.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
-from itertools import chain
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
 from aioinformer._user_code import user_errors
+from aioinformer.cache.split_dict import divided, entries_of, parts_of
 from aioinformer.errors import OptionsError
 from aioinformer.model.callables import check_plain
 from aioinformer.model.paths import Path, path_reader
@@ -222,7 +221,6 @@ The garbage collector tracks none of these, and there is one for each object.
 """
 
 _several = msgspec.json.Decoder(list[str])
-_ITEMS = methodcaller("items")
 
 
 class Index(Generic[T]):
@@ -242,10 +240,10 @@ class Index(Generic[T]):
 
         # Invariant: key in buckets[v]  <=>  v is among the values of that object.
         # No bucket is empty.
-        self.buckets: dict[str, dict[str, T]] = {}
+        self.buckets: MutableMapping[str, MutableMapping[str, T]] = {}
 
         # The values of each object that has any; unused if they are recomputed.
-        self._values: dict[str, str | bytes] = {}
+        self._values: MutableMapping[str, str | bytes] = {}
 
     @property
     def function(self) -> IndexFunction[T]:
@@ -333,11 +331,35 @@ class Index(Generic[T]):
     def find(self, obj: T) -> list[T]:
         """Return the objects that share a value with `obj`, each once."""
         values = unpack_values(pack_values(self._function(obj)))
-        buckets = filter(None, map(self.buckets.get, values))
+        return list(entries_of(self.buckets, values).values())
 
-        # One call: a reader in another thread sees no change between two buckets.
-        found: dict[str, T] = dict(chain.from_iterable(map(_ITEMS, buckets)))
-        return list(found.values())
+    def divide(self, key: str, obj: T) -> bool:
+        """Divide one map that has become large, see `SplitDict`; return False if none has.
+
+        Args:
+            key: Key of an object. Of the buckets, only those of its values are looked at.
+            obj: The object.
+        """
+        buckets, values = self.buckets, self._values
+        self.buckets = divided(buckets)
+        if self.buckets is not buckets:
+            return True
+
+        self._values = divided(values)
+        if self._values is not values:
+            return True
+
+        for value in unpack_values(self.values_of(key, obj)):
+            bucket = buckets.get(value)
+            if bucket is not None and (parts := divided(bucket)) is not bucket:
+                buckets[value] = parts
+                return True
+
+        return False
+
+    def maps(self) -> list[MutableMapping[str, Any]]:
+        """Return the maps of the index, in a new list; those in parts as their parts."""
+        return [*parts_of(self.buckets), *parts_of(self._values)]
 
     def _enter(self, value: str, key: str, obj: T) -> None:
         bucket = self.buckets.get(value)

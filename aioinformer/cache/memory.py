@@ -6,16 +6,22 @@ then swapped in. Old contents are never changed, as another thread may be readin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
-from operator import methodcaller
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from aioinformer._user_code import user_errors
-from aioinformer.budget import release
 from aioinformer.cache.index import NAMESPACE_INDEX, Index, index_by_label
+from aioinformer.cache.split_dict import (
+    divided,
+    entries_of,
+    is_large,
+    look_up,
+    parts_of,
+    release_maps,
+)
 from aioinformer.errors import HandlerError
 
 if TYPE_CHECKING:
@@ -52,7 +58,7 @@ class MemoryContents(Generic[T]):
         indexes: dict[str, Index[T]],
         report: Callable[[HandlerError], None],
     ) -> None:
-        self.objects: dict[str, T] = {}
+        self.objects: MutableMapping[str, T] = {}
         self.indexes: dict[str, Index[T]] = indexes
         self.resource_version: str = ""
         self.report: Callable[[HandlerError], None] = report
@@ -83,7 +89,7 @@ class MemoryContents(Generic[T]):
             return [it for it in list(found.values()) if it.namespace == namespace]
 
         # One C call, so that no change by another thread is made between two objects.
-        both = list(map(found.get, here))
+        both = list(look_up(found, here))
         return [obj for obj in both if obj is not None]
 
     def _candidates(
@@ -201,12 +207,35 @@ class MemoryContents(Generic[T]):
         """Begin to build indexes of the current objects."""
         return Growing(functions, self, known)
 
+    def divide(self, key: str) -> None:
+        """Divide a map that has become large, see `SplitDict`: one in each call.
+
+        Call it now and then, where no code keeps a reference to `objects`.
+
+        Args:
+            key: Key of an object that was put lately. The maps of its index values are
+                looked at; there are too many others.
+        """
+        objects = self.objects
+        if not is_large(objects):
+            return
+
+        self.objects = divided(objects)
+        if self.objects is objects and (obj := objects.get(key)) is not None:
+            for index in self.indexes.values():
+                if index.divide(key, obj):
+                    break
+
     async def release(self) -> None:
-        """Free the objects, in slices, if the caller has no reference to the contents."""
-        objects = list(self.objects.values())
-        # Another thread may still be reading the maps, so they are not emptied.
+        """Free the maps and objects, in slices, if the caller has no reference to them.
+
+        Another thread may still be reading the maps, so they are not emptied.
+        """
+        maps: builtins.list[MutableMapping[str, Any]] = [*parts_of(self.objects)]
+        # Nothing else may keep a reference to an index.
+        maps += chain.from_iterable(it.maps() for it in self.indexes.values())
         del self
-        await release(objects)
+        await release_maps(maps)
 
     def _follow(
         self, key: str, old: T | None, failures: tuple[HandlerError, ...]
@@ -265,10 +294,12 @@ class Growing(Generic[T]):
         """Index a few objects in each step, until none is left."""
         left = _OBJECTS_IN_A_STEP
         while self._waiting:
-            self._enter(self._waiting.pop())
+            key = self._waiting.pop()
+            self._enter(key)
             left -= 1
             if not left:
                 left = _OBJECTS_IN_A_STEP
+                self._divide(key)
                 yield
 
     def publish(self) -> None:
@@ -294,6 +325,13 @@ class Growing(Generic[T]):
             self._entered.remove(key)
             for index in self.indexes.values():
                 index.remove(key, old)
+
+    def _divide(self, key: str) -> None:
+        """Divide the maps that have become large; `key` was entered lately."""
+        objects = self._contents.objects
+        if is_large(objects) and (obj := objects.get(key)) is not None:
+            for index in self.indexes.values():
+                index.divide(key, obj)
 
     def _enter(self, key: str) -> None:
         obj = self._contents.objects.get(key)
@@ -340,9 +378,6 @@ _Place = tuple[_Buckets, Sequence[str]]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-_ITEMS = methodcaller("items")
-
-
 def _size_of(place: _Place) -> int:
     buckets, values = place
     return sum(len(buckets.get(value, _NOTHING)) for value in values)
@@ -353,8 +388,4 @@ def _read(buckets: _Buckets, values: Sequence[str]) -> list[Any]:
     if len(values) == 1:
         return list(buckets.get(values[0], _NOTHING).values())
 
-    # One call, including the search for the buckets: in another thread, no object moves
-    # between two buckets meanwhile.
-    full = filter(None, map(buckets.get, values))
-    found: dict[str, Any] = dict(chain.from_iterable(map(_ITEMS, full)))
-    return list(found.values())
+    return list(entries_of(buckets, values).values())

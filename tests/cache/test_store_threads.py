@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from store_helpers import Thing, reading_in_threads
+from store_helpers import Thing, memory_of, reading_in_threads
 
-from aioinformer.cache import Indexer
+from aioinformer.cache import Indexer, split_dict
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
+from aioinformer.cache.split_dict import SplitDict
 from aioinformer.informer import Lister
 from aioinformer.model import KubeObject
 from aioinformer.model.views import ObjectContext
@@ -46,6 +47,29 @@ def indexer() -> Indexer[KubeObject]:
     return made
 
 
+@pytest.fixture
+def divided(
+    indexer: Indexer[KubeObject], monkeypatch: pytest.MonkeyPatch
+) -> Indexer[KubeObject]:
+    """Return an indexer whose maps are in parts."""
+    monkeypatch.setattr(split_dict, "LARGE", 2)
+    contents = memory_of(indexer)
+    for name in range(KEYS):
+        contents.divide(f"n/p{name}")
+
+    assert type(contents.objects) is SplitDict
+    for index in contents.indexes.values():
+        assert {type(bucket) for bucket in index.buckets.values()} == {SplitDict}
+
+    return indexer
+
+
+@pytest.fixture(params=["indexer", "divided"])
+def any_indexer(request: pytest.FixtureRequest) -> Indexer[KubeObject]:
+    made: Indexer[KubeObject] = request.getfixturevalue(request.param)
+    return made
+
+
 def versions_of(objects: list[KubeObject]) -> list[int]:
     return [int(obj.resource_version) for obj in objects]
 
@@ -67,12 +91,14 @@ def numbered(objects: list[KubeObject]) -> list[tuple[int, int]]:
 
 
 def test_threads_read_a_state_between_two_writes(
-    indexer: Indexer[KubeObject],
+    any_indexer: Indexer[KubeObject],
 ) -> None:
+    indexer = any_indexer
+
     def read() -> None:
         check_prefix(indexer.list())
         check_prefix(indexer.by_index(NAMESPACE_INDEX, "n"))
-        assert indexer.list_keys() == [f"n/p{name}" for name in range(KEYS)]
+        assert {*indexer.list_keys()} == {f"n/p{name}" for name in range(KEYS)}
         assert len(indexer.index_keys(NAMESPACE_INDEX, "n")) == KEYS
         assert len(indexer) == KEYS
 
@@ -83,10 +109,10 @@ def test_threads_read_a_state_between_two_writes(
 
 
 def test_threads_find_updated_object_by_any_of_its_values(
-    indexer: Indexer[KubeObject],
+    any_indexer: Indexer[KubeObject],
 ) -> None:
     """It shares a value with any object that has two of the three values."""
-    wanted = state(0, 0)
+    indexer, wanted = any_indexer, state(0, 0)
 
     def read() -> None:
         found = indexer.index("parity", wanted)
@@ -122,8 +148,10 @@ def test_threads_read_old_or_new_contents(
 
 
 def test_threads_read_while_objects_are_added_and_deleted(
-    indexer: Indexer[KubeObject],
+    any_indexer: Indexer[KubeObject],
 ) -> None:
+    indexer = any_indexer
+
     def read() -> None:
         for objects in (indexer.list(), indexer.by_index(NAMESPACE_INDEX, "n")):
             names = [number for number, _ in sorted(numbered(objects))]
@@ -142,6 +170,24 @@ def test_threads_read_while_objects_are_added_and_deleted(
 
             for obj in generation(version):
                 indexer.add(obj)
+
+
+def test_threads_read_while_maps_are_divided(
+    indexer: Indexer[KubeObject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split_dict, "LARGE", KEYS)
+
+    def read() -> None:
+        check_prefix(indexer.list())
+        check_prefix(indexer.by_index(NAMESPACE_INDEX, "n"))
+        assert len(indexer.list_keys()) == len(indexer) == KEYS
+
+    with reading_in_threads(read, THREADS):
+        for version in range(1, ROUNDS):
+            indexer.replace(generation(version), str(version))
+            for obj in generation(version + 1):
+                indexer.update(obj)
+                memory_of(indexer).divide(obj.key)
 
 
 def test_threads_read_while_indexes_are_added(indexer: Indexer[KubeObject]) -> None:

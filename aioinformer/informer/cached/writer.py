@@ -529,7 +529,15 @@ class JournalPublisher:
         self._journal.append(event for event in batch if event is not None)
         self._wake_soon()
 
-    def publish_list(self, objects: Mapping[str, KubeObject], *, initial: bool) -> None:
+    async def prepare_list(
+        self, objects: Mapping[str, KubeObject], *, initial: bool
+    ) -> list[Batch]:
+        """Return nothing: followers read the objects from the store."""
+        return []
+
+    def publish_list(
+        self, objects: Mapping[str, KubeObject], batches: list[Batch], *, initial: bool
+    ) -> None:
         """Append that an empty store has objects now, in a step of the store."""
         if objects:
             self._journal.append_listed(first=initial)

@@ -16,7 +16,7 @@ from aioinformer.budget import LoopBudget
 from aioinformer.informer.notifications import Added, Deleted, Updated, object_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from aioinformer.informer.notifications import Notification
     from aioinformer.model.objects import KubeObject
@@ -48,7 +48,7 @@ class Snapshot:
 
     __slots__ = ("_objects", "initial")
 
-    def __init__(self, objects: list[KubeObject], *, initial: bool = True) -> None:
+    def __init__(self, objects: Sequence[KubeObject], *, initial: bool = True) -> None:
         self._objects = objects
         self.initial: bool = initial
         """True for objects that existed when the informer, or the handler, started."""
@@ -61,10 +61,20 @@ class Snapshot:
             yield Added(obj, self.initial)
 
 
-class Relisted(list["Notification"]):
+class Relisted:
     """Batch of the changes that a list has made, compared with the store."""
 
-    __slots__ = ()
+    __slots__ = ("_changes",)
+
+    def __init__(self, changes: Iterable[Notification]) -> None:
+        # A tuple, as the garbage collector reads it only once.
+        self._changes = tuple(changes)
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def __iter__(self) -> Iterator[Notification]:
+        return iter(self._changes)
 
 
 class Inbox:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from aioinformer._runnables import Runnable, Runnables
 from aioinformer._user_code import guarded_logger
+from aioinformer.budget import LoopBudget
 from aioinformer.errors import InformerStopped
 from aioinformer.informer.handlers.inbox import Relisted, Snapshot
 
@@ -31,6 +33,11 @@ logger: Final = guarded_logger(__name__)
 LATE_SECONDS = 10.0
 """Seconds after the cancellation of the handlers at which those still running are
 logged."""
+
+
+_LISTED: Final = 256
+"""Objects of a list in one batch. A batch is freed when its notifications are delivered,
+and the garbage collector reads up to 700 new batches in one step."""
 
 
 class Observer(Protocol):
@@ -131,12 +138,43 @@ class Processor:
         for observer in self.observers:
             observer.put(batch)
 
-    def publish_list(self, objects: Mapping[str, KubeObject], *, initial: bool) -> None:
-        """Queue `Added` notifications of all objects for all listeners."""
-        if self.wants_changes:
-            self.publish(Snapshot(list(objects.values()), initial=initial))
+    async def prepare_list(
+        self, objects: Mapping[str, KubeObject], *, initial: bool
+    ) -> list[Batch]:
+        """Return batches of `Added` notifications of all objects, for `publish_list`."""
+        batches: list[Batch] = []
+        if not self._listeners:
+            return batches
 
-    def prepare(self, batch: list[Notification]) -> list[Notification]:
+        rest = iter(objects.values())
+        if len(objects) <= _LISTED:
+            return [Snapshot(tuple(rest), initial=initial)]
+
+        budget = LoopBudget.current()
+        await budget.start()
+        while some := tuple(islice(rest, _LISTED)):
+            batches.append(Snapshot(some, initial=initial))
+            if budget.over():
+                await budget.start()
+
+        budget.end()
+        return batches
+
+    def publish_list(
+        self, objects: Mapping[str, KubeObject], batches: list[Batch], *, initial: bool
+    ) -> None:
+        """Queue `Added` notifications of all objects for all listeners."""
+        now = asyncio.get_running_loop().time()
+        for listener in self._listeners:
+            for batch in batches:
+                listener.put(batch, now, now)
+
+        if self.observers:
+            whole = Snapshot(list(objects.values()), initial=initial)
+            for observer in self.observers:
+                observer.put(whole)
+
+    def prepare(self, batch: list[Notification]) -> Relisted:
         """Return the batch to publish, which tells observers that a list has made it."""
         return Relisted(batch)
 

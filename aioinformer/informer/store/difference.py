@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Difference", "difference_of", "unselected"]
 
-# Number of notifications in a batch. A journal writes a batch in a millisecond. A
-# listener keeps a batch, and the replaced objects in it, until it has delivered all of it.
-_BATCH = 64
+# Number of notifications in a batch. A listener keeps a batch, and the replaced objects in
+# it, until it has delivered all of it. All batches are queued in one step.
+_BATCH = 256
+
+# The same for objects on disk. A journal writes such a batch in a millisecond.
+_BATCH_ON_DISK = 64
 
 # Unchanged objects between two checks of the budget, at a tenth of a microsecond each.
 _OBJECTS_IN_A_STEP = 64
@@ -63,9 +66,12 @@ async def difference_of(
     """
     added = updated = deleted = 0
     batch: list[Notification] = []
-    steps: _Steps = (
-        old.differences(new) if isinstance(old, Comparable) else _differences(old, new)
-    )
+    steps: _Steps
+    if isinstance(old, Comparable):
+        steps, size = old.differences(new), _BATCH_ON_DISK
+    else:
+        steps, size = _differences(old, new), _BATCH
+
     budget = LoopBudget.current()
     await budget.start()
     for step in steps:
@@ -84,7 +90,7 @@ async def difference_of(
                     batch.append(Added(now, initial))
                     added += 1
 
-        if len(batch) >= _BATCH:
+        if len(batch) >= size:
             take(batch)
             batch = []
 

@@ -23,6 +23,8 @@ from aioinformer.budget import LoopBudget, release
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.deltas import Delta, DeltaType, Replacement
 from aioinformer.cache.index import NAMESPACE_INDEX, Index
+from aioinformer.cache.memory import MemoryContents
+from aioinformer.cache.split_dict import parts_of, release_maps
 from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.informer.notifications import (
     MOVED,
@@ -53,7 +55,7 @@ from aioinformer.model.compression import SAMPLES
 from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
     from typing import NoReturn
 
     from aioinformer.cache.interface import Contents
@@ -164,7 +166,7 @@ class Pipeline:
         self._may_stage = asyncio.Event()
         self._may_stage.set()
         # Identities of objects whose newest state the transform left out.
-        self._left_out: dict[str, KubeObject] = {}
+        self._left_out: MutableMapping[str, KubeObject] = {}
         # The version up to which everything was fed; None before the first list.
         self._version: str | None = None
         self._repetitions = Repetitions(self.known)
@@ -280,6 +282,10 @@ class Pipeline:
                 await budget.start()
 
         budget.end()
+        if objects:
+            # One of them, at random: a list may have a pattern.
+            staged.divide(objects[hash(objects[-1].key) % len(objects)].key)
+
         if memory is not None:
             memory.received(staged.bytes)
 
@@ -370,10 +376,13 @@ class Pipeline:
         self._committed = staged.contents
         self._reset_list = staged.contents if after_reset else None
         self._selects = selects
+        before = parts_of(self._left_out)
         self._left_out = staged.left_out
         self._version = resource_version
         self._repetitions.listed(resource_version, staged.newest)
         self._fifo.replace_all(staged.contents, resource_version)
+        if len(before) > 1:  # there were many
+            await release_maps(before)
 
     async def clear(self) -> None:
         """Remove all objects, because the server no longer has the resource.
@@ -528,8 +537,8 @@ class Pipeline:
         elif old is not None and same and old == taken:
             staged.keep(key, old, current)
         else:
-            packed = self._compressor(taken)
-            staged.put(key, packed, taken)
+            packed = self._compressor(taken, old)
+            staged.put(packed.key, packed, taken)
             if packed is taken and (self._compressor.waits or self._memory is not None):
                 staged.uncompressed.append(key)
 
@@ -610,7 +619,7 @@ class Pipeline:
 
     async def _join_limiter(self) -> None:
         """Join the limiter of the factory, unless the store is on disk."""
-        if self._limiter is None or not isinstance(self._current(), dict):
+        if self._limiter is None or not _in_memory(self._indexer.contents):
             return
 
         self.bytes = StoredBytes(ordered=True)
@@ -632,11 +641,11 @@ class Pipeline:
 
     async def _count(self) -> None:
         """Count the stored objects, unless they are counted already, or on disk."""
-        stored = self._current()
-        if isinstance(stored, dict) and not (self.bytes and self.bytes.counted):
+        counted = self.bytes and self.bytes.counted
+        if _in_memory(self._indexer.contents) and not counted:
             self.bytes = self.bytes or StoredBytes()
             # Other pipelines of the store may replace the mapping meanwhile.
-            await self.bytes.listed(dict(stored), {})
+            await self.bytes.listed(dict(self._current().items()), {})
 
     async def _apply_exclusively(self, shared: SharedStore, budget: LoopBudget) -> None:
         """Apply a part of the queue, while no other pipeline changes the store."""
@@ -689,6 +698,9 @@ class Pipeline:
             if replacement is None and (version := fifo.applied()) is not None:
                 self._applied_version = version
                 self._indexer.applied(version if shared is None else shared.version)
+
+        if notifications and isinstance(contents, MemoryContents):
+            contents.divide(object_of(notifications[-1]).key)
 
         if self._memory is not None:
             self._memory.settle()
@@ -775,7 +787,7 @@ class Pipeline:
 
         taken = obj
         if self._compressor.on:
-            obj = self._compressor(obj)
+            obj = self._compressor(obj, old)
 
         contents.put(key, obj, taken)
         if self.bytes is not None:
@@ -808,6 +820,9 @@ class Pipeline:
         def prepare(batch: list[Notification]) -> None:
             prepared.append(publisher.prepare(batch))
 
+        if not before:
+            prepared = await publisher.prepare_list(now, initial=first)
+
         difference: Difference | None = None
         if before and (reset or publisher.wants_changes):
             difference = await difference_of(
@@ -822,10 +837,10 @@ class Pipeline:
             self._applied_version = version
             old = indexer.swap(new, version if shared is None else shared.version)
             if was_empty:
-                publisher.publish_list(now, initial=first)
-
-            for batch in prepared:
-                publisher.publish(batch)
+                publisher.publish_list(now, prepared, initial=first)
+            else:
+                for batch in prepared:
+                    publisher.publish(batch)
 
         if self.metrics is not None:
             self.metrics.took()
@@ -845,7 +860,7 @@ class Pipeline:
         self._waiters.replaced(before, now)
         self._confirmed()
         self._waiters.applied(self._version_in)
-        if self.bytes is not None and isinstance(now, dict):  # not on disk
+        if self.bytes is not None and _in_memory(new):
             await self.bytes.listed(now, before)
             if self._memory is not None:
                 self._memory.received(0)
@@ -869,7 +884,10 @@ class Pipeline:
 
     def _current(self) -> Mapping[str, KubeObject]:
         """Return the stored objects that the next list replaces."""
-        contents = self._indexer.contents
+        return self._objects_of(self._indexer.contents)
+
+    def _objects_of(self, contents: Contents[KubeObject]) -> Mapping[str, KubeObject]:
+        """Return the objects of this pipeline in some contents of the store."""
         if self._shared is None:
             return contents.objects
 
@@ -884,7 +902,7 @@ class Pipeline:
             await self._indexer.complete(new)
             return new.objects
 
-        listed = dict(new.objects)
+        assert isinstance(new, MemoryContents), "a store on disk is not shared"
         current = self._indexer.contents
         replaced = self._current()
         budget = LoopBudget.current()
@@ -894,11 +912,12 @@ class Pipeline:
                 new.keep(key, obj, current)
 
             if budget.over():
+                new.divide(key)
                 await budget.start()
 
         budget.end()
         await self._indexer.complete(new)
-        return listed
+        return self._objects_of(new)
 
     def _version_in(self, namespace: str | None) -> str:
         """Return the version up to which a namespace, or all, is in the store."""
@@ -906,3 +925,8 @@ class Pipeline:
             return self._indexer.resource_version
 
         return self._shared.version_in(namespace)
+
+
+def _in_memory(contents: Contents[KubeObject]) -> bool:
+    """Return False for contents on disk."""
+    return isinstance(contents, MemoryContents)

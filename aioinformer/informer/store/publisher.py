@@ -34,11 +34,27 @@ class Publisher(Protocol):
                 that is measured.
         """
 
-    def publish_list(self, objects: Mapping[str, KubeObject], *, initial: bool) -> None:
+    async def prepare_list(
+        self, objects: Mapping[str, KubeObject], *, initial: bool
+    ) -> list[Batch]:
+        """Return the batches for `publish_list`, made in slices of the loop's budget.
+
+        Args:
+            objects: All objects of a list that fills an empty store.
+            initial: True if it is the first list of the informer.
+
+        Cancellation:
+            Safe.
+        """
+
+    def publish_list(
+        self, objects: Mapping[str, KubeObject], batches: list[Batch], *, initial: bool
+    ) -> None:
         """Publish that an empty store has these objects now, in the step that swaps.
 
         Args:
             objects: All stored objects; the mapping changes after the step.
+            batches: Result of `prepare_list`.
             initial: True if it is the first list of the informer.
         """
 

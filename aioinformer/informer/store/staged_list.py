@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioinformer.budget import LoopBudget
+from aioinformer.cache.memory import MemoryContents
+from aioinformer.cache.split_dict import divided
 from aioinformer.informer.store.stored_bytes import OBJECT_BYTES
 from aioinformer.model.compression import SAMPLES
 from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from aioinformer.cache.interface import Contents
     from aioinformer.informer.store.compressor import BodyCompressor
     from aioinformer.model.objects import KubeObject
@@ -25,7 +29,7 @@ class StagedList:
     def __init__(self, contents: Contents[KubeObject]) -> None:
         self.contents: Contents[KubeObject] = contents
         # Invariant: no key is in both.
-        self.left_out: dict[str, KubeObject] = {}
+        self.left_out: MutableMapping[str, KubeObject] = {}
         # The highest version of a listed object, if all are decimal numbers.
         self.newest: str = ""
         # Keys of objects whose bodies may be compressed later.
@@ -68,6 +72,15 @@ class StagedList:
         """Remove an object. Unknown keys are no error."""
         self.contents.remove(key)
         self.left_out.pop(key, None)
+
+    def divide(self, key: str) -> None:
+        """Divide a map that has become large; `key` was staged lately.
+
+        Call it where no code keeps a reference to a map.
+        """
+        self.left_out = divided(self.left_out)
+        if isinstance(self.contents, MemoryContents):
+            self.contents.divide(key)
 
     async def compress(self, compressor: BodyCompressor) -> None:
         """Compress the objects that were staged uncompressed.

@@ -49,6 +49,39 @@ def trainings() -> Iterator[list[str]]:
         yield found
 
 
+# ---------------------------------------------------------------- stored objects
+
+
+async def test_equal_strings_of_successive_states_are_stored_once() -> None:
+    """A state after a change shares those of the state before it."""
+    name, uid = "web-0000", "uid-of-web-0000"
+    others = webs(LEAST_SAMPLES)[1:]
+    async with a_rig(web(name, 1, uid=uid), *others) as rig:
+        first = rig.indexer.get_by_key(f"default/{name}")
+        assert first is not None
+        await rig.change(update(web(name, 2, uid=uid)), version=6)
+        await applied(rig)
+        changed = rig.indexer.get_by_key(f"default/{name}")
+        await rig.relist(web(name, 3, uid=uid), *others, version=7)
+        await applied(rig)
+        listed = rig.indexer.get_by_key(f"default/{name}")
+        await rig.relist(web(name, 4, uid="another-uid"), version=8)
+        await applied(rig)
+        other = rig.indexer.get_by_key(f"default/{name}")
+
+    assert changed is not None
+    assert listed is not None
+    assert other is not None
+    versions = [it.resource_version for it in (first, changed, listed, other)]
+    assert versions == ["1", "2", "3", "4"]
+    assert changed.key is listed.key is other.key is first.key
+    assert changed.uid is listed.uid is first.uid
+    assert first.uid == uid
+    assert other.uid == "another-uid"
+    stored = memory_of(rig.indexer).objects
+    assert [key is other.key for key in stored] == [True]
+
+
 # ---------------------------------------------------------------- the first list
 
 
