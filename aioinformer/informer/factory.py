@@ -161,6 +161,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._on_error = on_error
         self._metrics = metrics
         self._entries: dict[tuple[object, ...], Entry] = {}
+        self._followers: list[Callable[[SharedInformer], None]] = []
         self._runnables = Runnables(self._log_death)
         budget = MemoryBudget.of(memory_budget)
         self._limiter = None if budget is None else MemoryLimiter(budget)
@@ -174,6 +175,11 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     def __repr__(self) -> str:
         names = ", ".join(informer.name for informer in self.informers)
         return f"<{type(self).__name__} {names or 'without informers'}>"
+
+    @property
+    def client(self) -> Client:
+        """Client of its informers."""
+        return self._client
 
     def set_metrics(self, sink: MetricsSink) -> None:
         """Set the sink of metrics, unless the factory has one.
@@ -388,7 +394,29 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             lambda failure: self._runnables.fail(runnable, failure),
             why_ending=lambda: self._runnables.unexpected_cancellation(runnable),
         )
+        for follow in tuple(self._followers):
+            follow(informer)
+
         return Entry(spec, informer, runnable)
+
+    def follow(self, function: Callable[[SharedInformer], None]) -> Callable[[], None]:
+        """Call a function with each informer: now, and with later ones when requested.
+
+        Args:
+            function: Plain function. It must not raise.
+
+        Returns:
+            Function that ends this. Idempotent.
+        """
+        self._followers.append(function)
+        for informer in self.informers:
+            function(informer)
+
+        def end() -> None:
+            if function in self._followers:
+                self._followers.remove(function)
+
+        return end
 
     def _new(self, spec: InformerSpec, indexers: Indexers) -> SharedInformer:
         sources = {it: self._source(spec, it) for it in spec.namespaces}

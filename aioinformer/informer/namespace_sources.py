@@ -216,6 +216,8 @@ class NamespaceSource:
             age=None if now is None else self.age(now),
             resource_version=pipeline.version,
             restarts=reflector.restarts,
+            relists=reflector.relists,
+            last_relist=reflector.relist_reason,
             duplicates=reflector.duplicates + pipeline.duplicates,
             history_resets=reflector.history_resets,
             degraded=reflector.skipped,

@@ -114,6 +114,14 @@ class InformerStatus:
     restarts: int
     """Number of attempts after errors. The regular end of a watch does not count."""
 
+    relists: int = 0
+    """Number of complete lists that followed a watch, for whatever reason."""
+
+    last_relist: str = ""
+    """Reason of the last one: the class of an error, such as `"ResourceExpired"`, `"Selection"`
+    after a change of the selection, or `"NoVersion"` if the watch ended without a version
+    to continue from. Empty before."""
+
     duplicates: int
     """Number of events that were dropped because their state, or a newer one, was
     known."""
@@ -194,6 +202,8 @@ def combined(
         age=_of_all(max, [part.age for part in parts]),
         resource_version=resource_version,
         restarts=sum(part.restarts for part in parts),
+        relists=sum(part.relists for part in parts),
+        last_relist=next((it.last_relist for it in parts if it.last_relist), ""),
         duplicates=sum(part.duplicates for part in parts),
         history_resets=sum(part.history_resets for part in parts),
         degraded=sum(part.degraded for part in parts),

@@ -258,6 +258,7 @@ async def test_status_counts_failures() -> None:
 
     assert (status.duplicates, status.history_resets, status.degraded) == (1, 1, 3)
     assert status.not_served
+    assert (status.relists, status.last_relist) == (1, "HistoryReset")
 
 
 def test_status_of_an_informer_that_never_ran() -> None:

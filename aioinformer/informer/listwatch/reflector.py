@@ -331,6 +331,16 @@ class Reflector:
         return self._stats.last_error
 
     @property
+    def relists(self) -> int:
+        """Number of relists after a watch."""
+        return self._stats.metrics.relists
+
+    @property
+    def relist_reason(self) -> str:
+        """Reason of the last relist; empty before."""
+        return self._stats.metrics.relist_reason
+
+    @property
     def restarts(self) -> int:
         """Number of attempts after errors."""
         return self._stats.restarts

@@ -324,6 +324,10 @@ class ReflectorMetrics:
         self._watched = False
         # Why the last watch, or attempt to open one, has ended.
         self._reason = ""
+        self.relists: int = 0
+        """Number of relists after a watch; counted also without a sink."""
+        self.relist_reason: str = ""
+        """Reason of the last one; empty before."""
 
     @property
     def enabled(self) -> bool:
@@ -377,6 +381,8 @@ class ReflectorMetrics:
         self._reason = _reason_of(outcome, relists=relists, reselects=reselects)
         if relists:
             self._watched = False
+            self.relists += 1
+            self.relist_reason = self._reason
             self._sink.count(_RELISTS, reason=self._reason)
 
     def failed(self, error: Exception) -> None:

@@ -256,9 +256,11 @@ async def test_refused_watches_after_lists_are_relists() -> None:
     pages = [Page([], version) for version in (5, 6, 7)]
     expired = ResourceExpired("old", status=410)
     source = FakeSource(pages, [expired, expired, Stream()])
-    async with running(measured(source, sink).run()):
+    reflector = measured(source, sink)
+    async with running(reflector.run()):
         await asyncio.sleep(300)
 
+    assert (reflector.relists, reflector.relist_reason) == (2, "ResourceExpired")
     assert sink.recorded["relists_total ResourceExpired"] == [1, 1]
     assert sink.recorded["watches_total"] == [1]
 
