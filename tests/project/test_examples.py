@@ -476,21 +476,29 @@ def test_examples_are_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= most.get(path.name, 74)
 
 
-async def test_operator_passes_its_tests_in_a_project_of_its_own(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("program", "tests", "passed"),
+    [
+        ("site_operator.py", "test_site_operator.py", 7),
+        ("site_operator.py", "test_site_simulation.py", 1),
+        ("sharded_controller.py", "test_sharded_simulation.py", 1),
+    ],
+)
+async def test_operators_pass_their_tests_in_a_project_of_their_own(
+    program: str, tests: str, passed: int, tmp_path: Path
 ) -> None:
-    names = ("site_operator.py", "site-crd.yaml", "test_site_operator.py")
-    for name in names:
+    for name in (program, tests, "site-crd.yaml"):
         shutil.copy(EXAMPLES / name, tmp_path)
 
-    options = (f"--rootdir={tmp_path}", f"--config-file={os.devnull}", "-q")
+    few = ("--simulation-seeds", "3") if "simulation" in tests else ()
+    options = (f"--rootdir={tmp_path}", f"--config-file={os.devnull}", "-q", *few)
     loops = ("-o", "asyncio_default_fixture_loop_scope=function")
     arguments = (*options, *loops, "-p", "no:cacheprovider", tmp_path)
     async with start("-m", "pytest", *arguments) as process:
         end = await process.end()
 
     assert (end.status, end.err) == (0, "")
-    assert "7 passed" in end.out
+    assert f"{passed} passed" in end.out
 
 
 def test_operator_page_shows_the_files_of_the_example() -> None:
