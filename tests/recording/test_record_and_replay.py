@@ -271,8 +271,9 @@ async def test_sources_of_several_informers_play_in_the_recorded_order(
             await it.wait_synced(10)
 
         for number in range(50):
-            sources[number % 2].add(pod(f"p{number}"))
-            await settle()
+            source, informer = sources[number % 2], informers[number % 2]
+            source.add(pod(f"p{number}"))
+            await informer.wait_for_version(source.resource_version, timeout=10)
 
     order: list[str] = []
     async with AsyncExitStack() as stack:
