@@ -2,7 +2,8 @@
 
 A client sends a small request every 2 ms: while nothing else happens, while 100,000 pods
 are listed, and while 2,000 changes per second arrive, each in a chunk of its own. The pods
-are those of one informer, or of ten with a tenth each.
+are those of one informer, or of ten with a tenth each. In one case, the app serves its dashboard
+to five pages, with the overview and a table of all pods each, and gets 1,000 changes per second.
 
 App, client and API server are separate processes. The app has a core of its own; client and
 server share the others, on two cores a single one. If the server delays the client there,
@@ -21,6 +22,7 @@ import sys
 import time
 import urllib.request
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,7 +34,7 @@ from bench.digest import digest_of_server
 from bench.figures import OURS, median, percentile
 from bench.script import Options, run
 from bench.web_app import run_app
-from bench.web_client import Request, keep_requesting
+from bench.web_client import Request, keep_reading, keep_requesting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,16 +60,23 @@ class App:
         frozen: True to call `gc.freeze()` before the informers start, so that the collector
             does not traverse the modules again.
         loop: Module of the event loop: "asyncio", "uvloop".
+        pages: Number of pages that show its dashboard.
+        rate: Changes per second.
     """
 
     server: str
     informers: int
     frozen: bool = False
     loop: str = "asyncio"
+    pages: int = 0
+    rate: float = EVENTS_A_SECOND
 
     @property
     def contestant(self) -> str:
         """Return the name of the contestant in the table."""
+        if self.pages:
+            return f"{OURS}, with its dashboard"
+
         return f"{OURS}, after gc.freeze()" if self.frozen else OURS
 
     def case(self, size: int, phase: str) -> str:
@@ -76,10 +85,11 @@ class App:
             "collected": "the first full garbage collection",
             "idle": "idle",
             "synced": f"{size:,} pods synced",
-            "watched": f"{EVENTS_A_SECOND:,.0f} events/s",
+            "watched": f"{self.rate:,.0f} events/s",
         }[phase]
         many = f"{self.informers} informer{'s' if self.informers > 1 else ''}"
-        return f"{self.server}, {what}, {many}"
+        shown = f", {self.pages} pages open" if self.pages else ""
+        return f"{self.server}, {what}, {many}{shown}"
 
 
 APPS = [
@@ -88,7 +98,8 @@ APPS = [
     for informers in (1, 10)
     for frozen in (False, True)
 ]
-QUICK_APPS = [APPS[0], APPS[-1]]
+SHOWN = App(server="aiohttp", informers=1, pages=5, rate=1_000.0)
+QUICK_APPS = [APPS[0], APPS[-1], SHOWN]
 """Every variant at least once."""
 
 
@@ -123,7 +134,7 @@ class Outcome:
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    apps, sizes = (QUICK_APPS, QUICK) if options.quick else (APPS, FULL)
+    apps, sizes = (QUICK_APPS, QUICK) if options.quick else ([*APPS, SHOWN], FULL)
     yield from measured(apps, sizes, options.rounds)
 
 
@@ -172,14 +183,21 @@ def _run(
     """
     changes = Changes(
         count=sizes.events // app.informers,
-        rate=EVENTS_A_SECOND / app.informers,
+        rate=app.rate / app.informers,
         a_chunk=1,
     )
     with (
         canned_server(pods, changes) as url,
-        companion(run_app, app.server, app.loop, url, app.informers, core) as web,
-        companion(keep_requesting, web.recv(), EVERY_SECONDS) as client,
+        companion(
+            run_app, app.server, app.loop, url, app.informers, core, app.pages > 0
+        ) as web,
+        ExitStack() as clients,
     ):
+        port = web.recv()
+        if app.pages:
+            clients.enter_context(companion(keep_reading, port, app.pages)).recv()
+
+        client = clients.enter_context(companion(keep_requesting, port, EVERY_SECONDS))
         client.recv()  # its first response
         phases = _phases(app, sizes, url, web)
         client.send("end")

@@ -98,6 +98,7 @@ def aioinformer(context: click.Context) -> None:
     Example:
       aioinformer demo --for 10           needs no cluster
       aioinformer watch pods -n shop
+      aioinformer dashboard pods -n shop  the same, in the browser
       aioinformer doctor pods -n shop     find missing permissions
       aioinformer apiserver --pods 300    test server for kubectl
       aioinformer cache stats DIR         a cache on disk
@@ -132,9 +133,24 @@ def _print_help_alone(context: click.Context) -> None:
     help="Changes per second.",
 )
 @click.option("--plain", is_flag=True, help="Print lines even on a terminal.")
+@click.option("--dashboard", is_flag=True, help="Serve the dashboard, too.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8002,
+    show_default=True,
+    help="--dashboard: port of 127.0.0.1; 0 for any free port.",
+)
 @_verbose
 def demo(
-    seconds: float | None, *, objects: int, churn: float, plain: bool, verbose: int
+    seconds: float | None,
+    *,
+    objects: int,
+    churn: float,
+    plain: bool,
+    dashboard: bool,
+    port: int,
+    verbose: int,
 ) -> None:
     """Run informers and a controller against a built-in API server.
 
@@ -146,6 +162,7 @@ def demo(
     \b
     Example:
       aioinformer demo
+      aioinformer demo --dashboard
       aioinformer demo --for 10 --objects 5000 --churn 500 --plain
     """
 
@@ -158,6 +175,7 @@ def demo(
             changes_per_second=churn,
             # Log lines would destroy a live table.
             plain=plain or verbose > 0,
+            port=port if dashboard else None,
         )
         return await it.demo(options)
 
@@ -875,6 +893,78 @@ def record(
 
 
 aioinformer.add_command(log)
+
+
+@aioinformer.command()
+@click.argument("resources", nargs=-1, shell_complete=complete_resource)
+@_namespaces
+@_all_namespaces
+@click.option("-l", "--selector", default="", help="Label selector for all resources.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8002,
+    show_default=True,
+    help="Port of 127.0.0.1 to listen on; 0 for any free port.",
+)
+@click.option(
+    "--open", "browser", is_flag=True, help="Open the page in the default browser."
+)
+@_server
+@_token
+@_kubeconfig
+@_context
+@_for
+@_verbose
+def dashboard(
+    resources: tuple[str, ...],
+    *,
+    namespaces: tuple[str, ...],
+    all_namespaces: bool,
+    selector: str,
+    port: int,
+    browser: bool,
+    server: str | None,
+    token: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    seconds: float | None,
+    verbose: int,
+) -> None:
+    """Show resources of a cluster and their changes on a page in the browser.
+
+    RESOURCES are named as for watch; default: pods, deployments, replicasets, services
+    and events. The page shows the state of each informer, live tables of the objects,
+    and for each object the states that it has had since the start. It changes nothing,
+    and does not show the data of Secrets. Only this machine can reach it.
+
+    \b
+    Example:
+      aioinformer dashboard -n shop --open
+      aioinformer dashboard pods nodes widgets.example.com -A
+      aioinformer demo --dashboard        needs no cluster
+    """
+    from aioinformer.cli import connection
+    from aioinformer.cli import dashboard as it
+
+    import_module("aioinformer.client.transport")  # would block the loop on entering
+
+    async def main() -> int:
+        options = it.DashboardOptions(
+            resources=resources,
+            namespaces=namespaces,
+            all_namespaces=all_namespaces,
+            labels=selector,
+            port=port,
+            browser=browser,
+            seconds=seconds,
+        )
+        target = connection.ConnectionOptions(
+            server=server, token=token, kubeconfig=kubeconfig, context=context
+        )
+        return await it.dashboard(options, target)
+
+    end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()

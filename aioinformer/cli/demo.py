@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from aioinformer.client import Client
     from aioinformer.controller import Context, ReconcileRequest
@@ -72,6 +74,9 @@ class DemoOptions:
     plain: bool = False
     """True for lines even on a terminal."""
 
+    port: int | None = None
+    """Port of the dashboard; 0 for any free one, None for no dashboard."""
+
 
 async def demo(options: DemoOptions) -> int:
     """Run the demo. Return 0, or 1 if the caches finally differ from the server.
@@ -79,6 +84,7 @@ async def demo(options: DemoOptions) -> int:
     Raises:
         NotSynced: If the caches are not synced within 30 s.
         InformerStopped: If an informer failed because of a bug, perhaps in a group.
+        CommandError: If the port of the dashboard is in use.
 
     Cancellation:
         Stops it, and prints a summary without comparing the caches.
@@ -96,10 +102,21 @@ async def demo(options: DemoOptions) -> int:
             f"{len(NAMESPACES)} namespaces, {options.changes_per_second:g} changes/s.",
         )
         counter = PodCounter(client)
-        async with counter.factory:
+        async with _dashboard(options.port, counter.manager), counter.factory:
             await counter.factory.wait_for_cache_sync(SYNC_SECONDS)
             run = _Demo(console, server, workload, counter)
             return await run.run(options)
+
+
+def _dashboard(
+    port: int | None, manager: Manager
+) -> AbstractAsyncContextManager[object]:
+    if port is None:
+        return nullcontext()
+
+    from aioinformer.cli.dashboard import serving  # loads aiohttp's server
+
+    return serving(port, manager=manager, title="aioinformer demo")
 
 
 class _Demo:

@@ -6,9 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.output import counted, one_line, print_text
-from aioinformer.cli.resource_names import find_resource
+from aioinformer.cli.resource_names import request_informers
 from aioinformer.cli.running import pause, raise_informer_failure
 from aioinformer.errors import RecordingError
 from aioinformer.informer import SharedInformerFactory
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from aioinformer.cli.connection import ConnectionOptions
-    from aioinformer.client import Client
-    from aioinformer.informer import SharedInformer
-    from aioinformer.model.resource import Resource
     from aioinformer.recording import Recorder
 
 __all__ = ["RecordOptions", "record"]
@@ -81,36 +77,18 @@ async def record(options: RecordOptions, target: ConnectionOptions) -> int:
     Cancellation:
         Ends the recording, and prints a summary.
     """
-    if options.namespaces and options.all_namespaces:
-        raise CommandError("-n and -A cannot be combined: omit one of them.")
-
     async with target.client() as client:
         factory = SharedInformerFactory(client)
-        for name in options.resources:
-            resource = await find_resource(name, client)
-            _informer(factory, options, resource, client, target)
-
+        await request_informers(
+            factory,
+            client,
+            target,
+            options.resources,
+            namespaces=options.namespaces,
+            all_namespaces=options.all_namespaces,
+            labels=options.labels,
+        )
         return await _record(options, factory)
-
-
-def _informer(
-    factory: SharedInformerFactory,
-    options: RecordOptions,
-    resource: Resource,
-    client: Client,
-    target: ConnectionOptions,
-) -> SharedInformer:
-    namespaces = options.namespaces
-    if resource.namespaced and not (namespaces or options.all_namespaces):
-        default = target.namespace(client.config)
-        namespaces = (default,) if default else ()
-
-    if not resource.namespaced:
-        namespaces = ()
-
-    return factory.informer(
-        resource, namespace=namespaces or None, label_selector=options.labels
-    )
 
 
 async def _record(options: RecordOptions, factory: SharedInformerFactory) -> int:

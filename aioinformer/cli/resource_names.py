@@ -9,10 +9,21 @@ from aioinformer.errors import NotFound
 from aioinformer.model.resources import built_in_resources, short_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aioinformer.cli.connection import ConnectionOptions
     from aioinformer.client import Client
+    from aioinformer.informer import SharedInformerFactory
     from aioinformer.model.resource import Resource
 
-__all__ = ["built_in", "find_resource", "known_names", "refuse_category", "selected"]
+__all__ = [
+    "built_in",
+    "find_resource",
+    "known_names",
+    "refuse_category",
+    "request_informers",
+    "selected",
+]
 
 
 def selected(resource: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -93,6 +104,48 @@ async def find_resource(name: str, client: Client) -> Resource:
         return await client.discovery.resource(name)
     except NotFound as exc:
         raise CommandError(exc.message) from exc
+
+
+async def request_informers(
+    factory: SharedInformerFactory,
+    client: Client,
+    target: ConnectionOptions,
+    names: Iterable[str],
+    *,
+    namespaces: tuple[str, ...],
+    all_namespaces: bool,
+    labels: str,
+) -> None:
+    """Request an informer for each resource.
+
+    Args:
+        factory: Factory that has not started.
+        client: Entered client.
+        target: Connection, with the default namespace.
+        names: Names of resources, as for `find_resource()`.
+        namespaces: Namespaces, also of cluster-scoped resources, which ignore them; empty for the default of the connection.
+        all_namespaces: True for all namespaces.
+        labels: Label selector; empty for all.
+
+    Raises:
+        CommandError: If a resource is unknown, or the namespaces do not fit.
+        SelectorSyntaxError: If the selector cannot be parsed.
+        AioInformerError: If the server refused discovery, or cannot be reached.
+
+    Cancellation:
+        Safe.
+    """
+    if namespaces and all_namespaces:
+        raise CommandError("-n and -A cannot be combined: omit one of them.")
+
+    for name in names:
+        resource = await find_resource(name, client)
+        chosen: tuple[str, ...] = ()
+        if resource.namespaced and not all_namespaces:
+            default = target.namespace(client.config)
+            chosen = namespaces or ((default,) if default else ())
+
+        factory.informer(resource, namespace=chosen or None, label_selector=labels)
 
 
 def refuse_category(name: str) -> None:

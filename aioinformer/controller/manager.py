@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from aioinformer.model.times import Duration
     from aioinformer.recording import Recorder
     from aioinformer.web.checks import Check
+    from aioinformer.web.dashboard.app import DashboardOptions
 
     Function: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -187,6 +188,7 @@ class Manager(Lifecycle, WebLifespan):
         self._leader_only = self._group(leader_only=True)
         self._all_replicas = self._group(leader_only=False)
         self._controllers: list[Controller] = []
+        self._followers: list[Callable[[], None]] = []
         self._supervisor = Supervisor(self._run_supervised, "manager")
         self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
         self._begun = False
@@ -301,6 +303,9 @@ class Manager(Lifecycle, WebLifespan):
         if not group.ended:  # the next group of the leader starts it
             group.add(runnable)
 
+        if isinstance(part, Controller):
+            self._call_followers()
+
     async def remove(self, part: Controller | Runs | Function) -> None:
         """End a controller or another runnable, and forget it. Others continue.
 
@@ -346,6 +351,11 @@ class Manager(Lifecycle, WebLifespan):
             self._parts.remove(entry)
             if entry.part in self._controllers:
                 self._controllers.remove(entry.part)
+                self._call_followers()
+
+    def _call_followers(self) -> None:
+        for function in tuple(self._followers):
+            function()
 
     def _group(self, *, leader_only: bool) -> Runnables:
         """Return a group of all parts for the leader, or for every replica."""
@@ -405,6 +415,7 @@ class Manager(Lifecycle, WebLifespan):
         max_staleness: Duration | None = None,
         reasons: bool = False,
         debug: bool = True,
+        dashboard: DashboardOptions | bool = False,
         recorder: Recorder | None = None,
     ) -> None:
         """Serve health, metrics and a debug page, on every replica.
@@ -441,6 +452,12 @@ class Manager(Lifecycle, WebLifespan):
             reasons: True to show error messages, which name servers, users and files.
                 Parts that look like secrets are left out.
             debug: False for no debug page.
+            dashboard: True for the dashboard at `/debug/`, or its options, such as
+                `{"guard": is_admin, "actions": True}`; see
+                `aioinformer.web.aiohttp.dashboard`. Without a guard, everybody who
+                reaches the port sees all objects of the informers, so pass one, or
+                `host="127.0.0.1"`, which `kubectl port-forward` reaches. The debug page
+                is at `/debug/tables` then.
             recorder: Recorder with `last=`, whose recording `/debug/recording` returns.
                 It has the objects of the informers. None for no such path.
 
@@ -466,6 +483,9 @@ class Manager(Lifecycle, WebLifespan):
             host=host,
             metrics=metrics,
             debug=debug,
+            dashboard=({} if dashboard else None)
+            if isinstance(dashboard, bool)
+            else dashboard,
             recorder=recorder,
             reasons=reasons,
             checks=checks,
@@ -490,6 +510,23 @@ class Manager(Lifecycle, WebLifespan):
     def controllers(self) -> tuple[Controller, ...]:
         """All controllers that were added."""
         return tuple(self._controllers)
+
+    def follow(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Call a function after a controller was added or removed.
+
+        Args:
+            function: Plain function. It must not raise.
+
+        Returns:
+            Function that ends this. Idempotent.
+        """
+        self._followers.append(function)
+
+        def end() -> None:
+            if function in self._followers:
+                self._followers.remove(function)
+
+        return end
 
     @property
     def shards(self) -> tuple[Shards, ...]:

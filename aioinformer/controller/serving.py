@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
@@ -16,14 +16,12 @@ from aioinformer.web.recording import recording_responders
 from aioinformer.web.responses import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
 
-    from aioinformer.controller.controller import Controller
-    from aioinformer.controller.event_recorder import EventRecorder
-    from aioinformer.controller.leader_election import LeaderElector
-    from aioinformer.informer.shared_informer import SharedInformer
+    from aioinformer.controller.manager import Manager
     from aioinformer.metrics import MetricsSink
     from aioinformer.recording import Recorder
+    from aioinformer.web.dashboard.app import DashboardOptions
     from aioinformer.web.debug import Tables, Value
     from aioinformer.web.responses import EndpointRequest, HTTPResponse, Responder
 
@@ -39,35 +37,6 @@ NO_REGISTRY = (
 )
 
 
-class Parts(Protocol):
-    """Manager whose parts are shown."""
-
-    elector: LeaderElector | None
-
-    @property
-    def running(self) -> bool:
-        """True from the start until the end."""
-
-    @property
-    def informers(self) -> tuple[SharedInformer, ...]:
-        """Informers of the manager."""
-
-    @property
-    def lasting(self) -> tuple[SharedInformer, ...]:
-        """Permanent informers of the manager."""
-
-    @property
-    def controllers(self) -> Sequence[Controller]:
-        """Controllers of the manager."""
-
-    @property
-    def recorders(self) -> Sequence[EventRecorder]:
-        """Event recorders of the manager."""
-
-    def not_ready(self) -> dict[str, str]:
-        """Return reasons for not being ready, by name."""
-
-
 class Serving:
     """Endpoints of a manager, and the address on which it serves them.
 
@@ -77,28 +46,31 @@ class Serving:
         host: Address to listen on; None for all.
         metrics: Sink of the manager; None if prometheus-client is missing.
         debug: True for the debug page.
+        dashboard: Options of the dashboard; None for no dashboard.
         recorder: Recorder whose recording is served; None for none.
         reasons: True to show error messages.
         **health: Further options of the health endpoints.
 
     Raises:
-        OptionsError: If the port or an option of the health endpoints is invalid.
+        OptionsError: If the port or an option of an endpoint is invalid.
     """
 
     def __init__(
         self,
-        manager: Parts,
+        manager: Manager,
         *,
         port: int,
         host: str | None,
         metrics: MetricsSink | None,
         debug: bool,
+        dashboard: DashboardOptions | None = None,
         recorder: Recorder | None = None,
         reasons: bool,
         **health: Any,
     ) -> None:
         # Imports aiohttp, which only a manager that serves needs.
         from aioinformer.web.aiohttp import check_port
+        from aioinformer.web.aiohttp import dashboard as dashboard_app
 
         check_port(port)
         self.port: int = port
@@ -111,8 +83,13 @@ class Serving:
             manager, reasons=reasons, **health
         ) | _responders_of(metrics)
         """Responders of the endpoints, by path."""
+        self._mounts = {}
+        if dashboard is not None:
+            self._mounts["/debug"] = dashboard_app(manager=manager, **dashboard)
+
         if debug:
-            self.responders |= debug_responders("aioinformer", self.tables)
+            path = "/debug" if dashboard is None else "/debug/tables"
+            self.responders |= debug_responders("aioinformer", self.tables, path=path)
 
         if recorder is not None:
             self.responders |= recording_responders(recorder)
@@ -130,10 +107,10 @@ class Serving:
         Cancellation:
             Deferred until all connections are closed, within 2 s.
         """
-        from aioinformer.web.aiohttp import listening, routes_of
+        from aioinformer.web.aiohttp import app_of, listening, routes_of
 
-        routes = routes_of(self.responders)
-        async with listening(routes, port=self._given, host=self._host) as self.port:
+        app = app_of(routes_of(self.responders), self._mounts)
+        async with listening(app, port=self._given, host=self._host) as self.port:
             logger.info("manager: serving health and metrics (port=%d)", self.port)
             yield
 

@@ -1,4 +1,4 @@
-"""Routes for aiohttp apps: health, metrics, and an event stream.
+"""Routes for aiohttp apps: health, metrics, an event stream, and the dashboard.
 
 ::
 
@@ -22,29 +22,44 @@ from aioinformer._runnables import wait_until_cancelled
 from aioinformer._tasks import finish
 from aioinformer.errors import OptionsError
 from aioinformer.web.checks import CHECK_SECONDS
+from aioinformer.web.connections import MAX_READERS, WRITE_SECONDS, not_begun
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
 from aioinformer.web.responses import HEADERS, EndpointRequest, HTTPResponse
-from aioinformer.web.streams import (
-    MAX_READERS,
-    WRITE_SECONDS,
-    EventStream,
-    not_begun,
-)
+from aioinformer.web.streams import EventStream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-    from typing import NoReturn
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Mapping,
+        Sequence,
+    )
+    from typing import NoReturn, Protocol, Unpack
 
     from prometheus_client import CollectorRegistry
 
+    from aioinformer.controller.manager import Manager
+    from aioinformer.informer.factory import SharedInformerFactory
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
     from aioinformer.web.checks import Check
+    from aioinformer.web.dashboard.app import Dashboard, DashboardOptions
     from aioinformer.web.health import HasInformers
     from aioinformer.web.responses import Render, Responder
 
-__all__ = ["event_stream", "health_routes", "metrics_routes", "serve"]
+    class _Send(Protocol):
+        def __call__(
+            self,
+            write: Callable[[bytes], Awaitable[object]],
+            *,
+            disconnected: Callable[[], bool] = ...,
+        ) -> Awaitable[bool]: ...
+
+
+__all__ = ["dashboard", "event_stream", "health_routes", "metrics_routes", "serve"]
 
 MAX_PORT = 65535
 
@@ -145,7 +160,7 @@ async def serve(
     Cancellation:
         Closes all connections, within 2 s.
     """
-    async with listening(routes, port=port, host=host):
+    async with listening(app_of(routes), port=port, host=host):
         await wait_until_cancelled()
 
 
@@ -163,11 +178,29 @@ def check_port(port: object) -> None:
         )
 
 
+def app_of(
+    routes: Iterable[web.AbstractRouteDef],
+    mounts: Mapping[str, web.Application] | None = None,
+) -> web.Application:
+    """Return an app of routes, and of apps that are mounted by their prefixes."""
+    app = web.Application()
+    app.add_routes(routes)
+    for prefix, mounted in (mounts or {}).items():
+        app.add_subapp(prefix, mounted)
+
+    return app
+
+
 @contextlib.asynccontextmanager
 async def listening(
-    routes: Iterable[web.AbstractRouteDef], *, port: int, host: str | None = None
+    app: web.Application, *, port: int, host: str | None = None
 ) -> AsyncIterator[int]:
-    """Serve routes during the block, and return the port; see `serve`.
+    """Serve an app during the block, and return the port; see `serve`.
+
+    Args:
+        app: App to serve.
+        port: See `serve`.
+        host: See `serve`.
 
     Raises:
         OptionsError: See `serve`.
@@ -177,8 +210,6 @@ async def listening(
         Deferred until all connections are closed, within 2 s.
     """
     check_port(port)
-    app = web.Application()
-    app.add_routes(routes)
     # aiohttp waits up to twice that long: for responses in progress, and for connections.
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_SECONDS / 4)
     try:
@@ -261,7 +292,20 @@ async def _send(stream: EventStream, request: web.Request) -> web.StreamResponse
     if isinstance(checked, HTTPResponse):
         return _response(checked)
 
-    response = web.StreamResponse(headers=HEADERS)
+    return await _streamed(request, HEADERS, partial(stream.send, checked))
+
+
+async def _streamed(
+    request: web.Request, headers: Mapping[str, str], send: _Send
+) -> web.StreamResponse:
+    """Return a response whose body a coroutine function sends.
+
+    Args:
+        request: Request to answer.
+        headers: Headers of the response.
+        send: Function that gets `write` and `disconnected`; see `Connections.serve`.
+    """
+    response = web.StreamResponse(headers=headers)
     if request.method == "HEAD":
         return response
 
@@ -277,7 +321,7 @@ async def _send(stream: EventStream, request: web.Request) -> web.StreamResponse
             await response.write(chunk)
 
     with contextlib.suppress(ConnectionResetError):  # the client has left
-        complete = await stream.send(checked, write, disconnected=disconnected)
+        complete = await send(write, disconnected=disconnected)
         if complete and not response.prepared:
             return _response(not_begun())
 
@@ -286,6 +330,68 @@ async def _send(stream: EventStream, request: web.Request) -> web.StreamResponse
             request.transport.abort()
 
     return response
+
+
+def dashboard(
+    *,
+    factory: SharedInformerFactory | None = None,
+    manager: Manager | None = None,
+    **options: Unpack[DashboardOptions],
+) -> web.Application:
+    """Return an app with a page that shows informers, controllers and objects.
+
+    ::
+
+        app.add_subapp("/dashboard", dashboard(factory=factory, guard=is_admin))
+
+    Whoever reaches it sees all objects of the informers, without the data of Secrets:
+    pass a `guard`, or protect it by middlewares of the app.
+
+    Args:
+        factory: Factory whose informers are shown.
+        manager: Manager whose controllers are shown, with the informers of its factory.
+        **options: See `aioinformer.web.dashboard.Dashboard`.
+
+    Raises:
+        OptionsError: See `Dashboard`.
+    """
+    from aioinformer.web.dashboard.app import Dashboard
+
+    page = Dashboard(factory=factory, manager=manager, **options)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await _show(page, request)
+
+    async def close(_: web.Application) -> None:
+        page.close()
+
+    app = web.Application()
+    for path in ("", "/{path:.*}"):
+        app.router.add_route("*", path, answer)
+
+    app.on_shutdown.append(close)
+    return app
+
+
+async def _show(page: Dashboard, request: web.Request) -> web.StreamResponse:
+    from aioinformer.web.dashboard.app import HEADERS as PAGE_HEADERS
+    from aioinformer.web.dashboard.app import PageRequest
+
+    # Empty at the mount itself without its slash. As an app of its own, it is mounted at "".
+    path = request.match_info.get("path")
+    slash = path is not None or request.path.endswith("/")
+    asked = PageRequest(
+        request.method,
+        f"/{path or ''}" if slash else "",
+        tuple(request.query.items()),
+        {it.lower(): ", ".join(request.headers.getall(it)) for it in request.headers},
+        request.path,
+    )
+    answer = await page.respond(asked)
+    if isinstance(answer, HTTPResponse):
+        return _response(answer)
+
+    return await _streamed(request, HEADERS | PAGE_HEADERS, partial(page.send, answer))
 
 
 def routes_of(responders: Mapping[str, Responder]) -> list[web.RouteDef]:

@@ -1,4 +1,4 @@
-"""ASGI apps for any framework: health, metrics, and an event stream.
+"""ASGI apps for any framework: health, metrics, an event stream, and the dashboard.
 
 ::
 
@@ -15,30 +15,30 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl, quote
 
 from aioinformer._tasks import run_concurrently
 from aioinformer.web.checks import CHECK_SECONDS
+from aioinformer.web.connections import MAX_READERS, WRITE_SECONDS, not_begun
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
 from aioinformer.web.responses import HEADERS, EndpointRequest, HTTPResponse, refusal
-from aioinformer.web.streams import (
-    MAX_READERS,
-    WRITE_SECONDS,
-    EventStream,
-    not_begun,
-)
+from aioinformer.web.streams import EventStream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-    from typing import NoReturn
+    from typing import NoReturn, Unpack
 
     from prometheus_client import CollectorRegistry
 
+    from aioinformer.controller.manager import Manager
+    from aioinformer.informer.factory import SharedInformerFactory
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
     from aioinformer.web.checks import Check
+    from aioinformer.web.dashboard.app import Dashboard, DashboardOptions
     from aioinformer.web.health import HasInformers
     from aioinformer.web.responses import Render, Responder
     from aioinformer.web.streams import StreamRequest
@@ -50,7 +50,15 @@ if TYPE_CHECKING:
 MAX_PARAMETERS = 1000
 """Maximum number of query parameters. Web servers accept 64 KiB, which take 9 ms to parse."""
 
-__all__ = ["Routes", "StreamApp", "event_stream", "health_routes", "metrics_routes"]
+__all__ = [
+    "DashboardApp",
+    "Routes",
+    "StreamApp",
+    "dashboard",
+    "event_stream",
+    "health_routes",
+    "metrics_routes",
+]
 
 Scope: TypeAlias = "MutableMapping[str, Any]"
 
@@ -177,6 +185,38 @@ def event_stream(
     return StreamApp(stream)
 
 
+def dashboard(
+    *,
+    factory: SharedInformerFactory | None = None,
+    manager: Manager | None = None,
+    **options: Unpack[DashboardOptions],
+) -> DashboardApp:
+    """Return an app with a page that shows informers, controllers and objects.
+
+    ::
+
+        app.mount("/dashboard", dashboard(factory=factory, guard=is_admin))
+
+    Whoever reaches it sees all objects of the informers, without the data of Secrets:
+    pass a `guard`, or protect it by a middleware. Streams end as those of
+    `event_stream`.
+
+    Args:
+        factory: Factory whose informers are shown.
+        manager: Manager whose controllers are shown, with the informers of its factory.
+        **options: See `aioinformer.web.dashboard.Dashboard`.
+
+    Raises:
+        OptionsError: See `Dashboard`.
+    """
+    from aioinformer.web.dashboard.app import Dashboard
+
+    page = Dashboard(
+        factory=factory, manager=manager, host_stops=_server_stops, **options
+    )
+    return DashboardApp(page)
+
+
 class Routes:
     """ASGI app of routes. Two can be added.
 
@@ -243,37 +283,9 @@ class StreamApp:
             await send_response(scope, send, checked)
             return
 
-        if scope["method"] == "HEAD":
-            await send(_start(200, HEADERS))
-            await send({"type": "http.response.body", "body": b""})
-            return
-
-        started = False
-
-        async def write(chunk: bytes) -> None:
-            nonlocal started
-            if not started:
-                started = True
-                await send(_start(200, HEADERS))
-
-            if chunk:
-                await send(
-                    {"type": "http.response.body", "body": chunk, "more_body": True}
-                )
-
-        async def read_on() -> NoReturn:
-            complete = await self.stream.send(checked, write)
-            raise _StreamEnded(complete)
-
-        try:
-            await run_concurrently(read_on(), _disconnected(receive))
-        except _StreamEnded as ended:
-            if ended.complete and not started:
-                await send_response(scope, send, not_begun())
-            elif ended.complete:
-                await send({"type": "http.response.body", "body": b""})
-            elif _abort(receive, send):
-                await _until_disconnected(receive)
+        await _send_stream(
+            scope, receive, send, HEADERS, partial(self.stream.send, checked)
+        )
 
     def _check(self, scope: Scope) -> StreamRequest | HTTPResponse:
         refused = _not_allowed(scope)
@@ -286,6 +298,100 @@ class StreamApp:
 
         given = [(name, value) for name, value in query if value]
         return self.stream.check_or_refuse(given, _header(scope, b"last-event-id"))
+
+
+async def _send_stream(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    headers: Mapping[str, str],
+    serve: Callable[[Callable[[bytes], Awaitable[object]]], Awaitable[bool]],
+) -> None:
+    """Send a response whose body a coroutine function writes.
+
+    Args:
+        scope: Connection.
+        receive: Function of the connection.
+        send: Function of the connection.
+        headers: Headers of the response.
+        serve: Function that gets `write`; see `Connections.serve`.
+    """
+    if scope["method"] == "HEAD":
+        await send(_start(200, headers))
+        await send({"type": "http.response.body", "body": b""})
+        return
+
+    started = False
+
+    async def write(chunk: bytes) -> None:
+        nonlocal started
+        if not started:
+            started = True
+            await send(_start(200, headers))
+
+        if chunk:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def read_on() -> NoReturn:
+        complete = await serve(write)
+        raise _StreamEnded(complete)
+
+    try:
+        await run_concurrently(read_on(), _disconnected(receive))
+    except _StreamEnded as ended:
+        if ended.complete and not started:
+            await send_response(scope, send, not_begun())
+        elif ended.complete:
+            await send({"type": "http.response.body", "body": b""})
+        elif _abort(receive, send):
+            await _until_disconnected(receive)
+
+
+class DashboardApp:
+    """ASGI app of a dashboard. Made by `dashboard`.
+
+    Args:
+        page: Dashboard to show.
+    """
+
+    def __init__(self, page: Dashboard) -> None:
+        self.page = page
+        """Dashboard. `page.close()` ends all readers."""
+
+    def __repr__(self) -> str:
+        return f"<DashboardApp {self.page!r}>"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        from aioinformer.web.dashboard.app import HEADERS as PAGE_HEADERS
+        from aioinformer.web.dashboard.app import PageRequest
+
+        if not await is_request(scope, receive, send):
+            return
+
+        query = _query(scope)
+        if isinstance(query, HTTPResponse):
+            await send_response(scope, send, query)
+            return
+
+        path = path_below(scope)
+        if not path and scope["path"].endswith("/"):
+            path = "/"
+
+        names = {name.decode("latin-1").lower() for name, _ in scope["headers"]}
+        headers = {it: _header(scope, it.encode("latin-1")) for it in names}
+        asked = PageRequest(scope["method"], path, query, headers, scope["path"])
+        answer = await self.page.respond(asked)
+        if isinstance(answer, HTTPResponse):
+            await send_response(scope, send, answer)
+        else:
+            await _send_stream(
+                scope,
+                receive,
+                send,
+                HEADERS | PAGE_HEADERS,
+                partial(self.page.send, answer),
+            )
 
 
 class _StreamEnded(Exception):

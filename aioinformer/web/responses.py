@@ -26,6 +26,7 @@ __all__ = [
     "Render",
     "Responder",
     "encode_event",
+    "encode_json_event",
     "heartbeat",
     "redacted",
     "refusal",
@@ -128,6 +129,11 @@ def encode_event(
     return b"".join(parts)
 
 
+def encode_json_event(name: str, value: object) -> bytes:
+    """Encode one event whose data is a JSON value."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), json_codec.dumps(value))
+
+
 def heartbeat(position: EventID | None = None) -> bytes:
     """Return a comment that keeps proxies from closing an idle connection.
 
@@ -199,8 +205,10 @@ def _without(obj: KubeObject, hidden: list[str]) -> bytes:
     for name in hidden:
         body.pop(name, None)
 
-    annotations = (body.get("metadata") or {}).get("annotations") or {}
-    annotations.pop(_LAST_APPLIED, None)
+    annotations = (body.get("metadata") or {}).get("annotations")
+    if isinstance(annotations, dict):
+        annotations.pop(_LAST_APPLIED, None)
+
     return msgspec.json.encode(body)
 
 

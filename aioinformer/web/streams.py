@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
-from aioinformer._user_code import guarded_logger, user_errors
+from aioinformer._user_code import user_errors
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import (
-    AioInformerError,
     HandlerError,
     InformerStopped,
     NotSynced,
@@ -22,6 +22,13 @@ from aioinformer.model.callables import check_plain, check_takes
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.times import seconds_of
 from aioinformer.web.change_log import ChangeLog
+from aioinformer.web.connections import (
+    CHUNK,
+    MAX_READERS,
+    WRITE_SECONDS,
+    Connections,
+    TooManyReaders,
+)
 from aioinformer.web.responses import (
     EventID,
     HTTPResponse,
@@ -41,21 +48,10 @@ if TYPE_CHECKING:
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
     from aioinformer.web.change_log import Reader
+    from aioinformer.web.connections import Connection
     from aioinformer.web.responses import Render
 
-__all__ = [
-    "MAX_READERS",
-    "WRITE_SECONDS",
-    "EventStream",
-    "StreamRequest",
-    "TooManyReaders",
-    "not_begun",
-]
-
-logger: Final = guarded_logger(__name__)
-
-CHUNK = 64 * 1024
-"""Bytes that are encoded ahead of a reader and written at once, without the last object."""
+__all__ = ["EventStream", "StreamRequest"]
 
 RENDERED = 128
 """Projections kept for the other readers of a change."""
@@ -63,30 +59,8 @@ RENDERED = 128
 RENDERED_BYTES = 16 * 1024
 """Maximum size of a projection that is kept."""
 
-MAX_READERS = 1000
-"""Default maximum number of readers of a stream."""
-
-WRITE_SECONDS = 30.0
-"""Default timeout of a write."""
-
-POLL_SECONDS = 0.2
-"""Interval of checks for the end of the informer, the server or a reader. uvicorn does
-not notify apps when it stops, and aiohttp does not notify handlers of a disconnect."""
-
 WOKEN_AT_ONCE = 128
 """Readers woken in one turn of the loop, which takes half a millisecond."""
-
-GRACE_SECONDS = 1.0
-"""Maximum time that a stuck reader delays the end of the stream."""
-
-
-def not_begun() -> HTTPResponse:
-    """Return the response to a request for which `EventStream.send()` wrote nothing."""
-    return refusal(503, "the stream is full, or has ended", Retry_After="5")
-
-
-class TooManyReaders(AioInformerError):
-    """The stream has reached `max_readers`: try again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +71,6 @@ class StreamRequest:
     """Objects that the reader gets."""
     last_event_id: str = ""
     """Id of the last event that it received, or empty."""
-
-
-@dataclass(eq=False, slots=True)
-class _Connection:
-    """Connection of one reader."""
-
-    disconnected: Callable[[], bool]
-    """Function that returns True if the reader has left."""
-    limit: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
-    """Timeout that ends a reader that has left, or is stuck at the end."""
-    wakeup: asyncio.Event = field(default_factory=asyncio.Event)
-    """Event that is set when there is something to send."""
-    writing: bool = False
-    over: bool = False
-    """True if nothing more should be written."""
-
-    def end(self) -> None:
-        """End it at once, or after a write under way within `GRACE_SECONDS`."""
-        if not self.over:
-            self.over = True
-            self._end_in(GRACE_SECONDS if self.writing else 0.0)
-
-    def poll(self) -> None:
-        """End it if the reader has left."""
-        if self.limit.when() is None and self.disconnected():
-            self._end_in(0.0)
-
-    def _end_in(self, seconds: float) -> None:
-        if self.limit.when() is None:
-            self.limit.reschedule(asyncio.get_running_loop().time() + seconds)
-
-
-class _Stuck(Exception):
-    """A reader that read nothing for `write_timeout`."""
 
 
 class _Feed:
@@ -160,7 +100,7 @@ class _Feed:
 
         self._applied()
 
-    def reader(self, request: StreamRequest, connection: _Connection) -> Reader:
+    def reader(self, request: StreamRequest, connection: Connection) -> Reader:
         """Return a reader that resumes where it was, or starts from the beginning."""
         position = EventID.parse(request.last_event_id)
         here = (self.epoch, request.selection.token)
@@ -312,27 +252,19 @@ class EventStream:
                 "durations must be positive"
             )
 
-        if max_readers is not None and max_readers < 1:
-            raise OptionsError(f"max_readers must be at least 1, not {max_readers}")
-
-        self._max_readers = max_readers
-        self._write_timeout = (
-            None if write_timeout is None else seconds_of(write_timeout)
+        self._connections = Connections(
+            informer.name,
+            max_readers=max_readers,
+            write_timeout=write_timeout,
+            has_ended=lambda: host_stops() or _is_over(informer),
         )
-        if self._write_timeout is not None and self._write_timeout <= 0:
-            raise OptionsError(f"write_timeout must be positive, not {write_timeout}")
-
         if render is not None:
             check_plain(render, "render")
             check_takes(render, "render", "render(obj)")
 
         self._data = _EventData(informer, render, secret_data)
-        self._host_stops = host_stops
         self._feed: _Feed | None = None
-        self._closed = False
-        self._connections: set[_Connection] = set()  # of the current readers
-        self._left = 0.0  # time at which the last one left
-        self._poll_timer: asyncio.TimerHandle | None = None
+        self._left = 0.0  # time at which the last reader left
 
     def __repr__(self) -> str:
         return (
@@ -366,16 +298,12 @@ class EventStream:
                 "this stream does not accept namespace= or labelSelector="
             )
 
-        if self._ended:
+        if self._connections.ended:
             raise InformerStopped(
                 f"{self._informer.name} has ended, or the app is stopping"
             )
 
-        if self._full:
-            raise TooManyReaders(
-                f"{self._informer.name} has reached the limit of {len(self._connections)} readers"
-            )
-
+        self._connections.check_room()
         given = dict(pairs).get("lastEventId", "")
         return StreamRequest(self._selection.narrowed(pairs), last_event_id or given)
 
@@ -420,55 +348,30 @@ class EventStream:
         Cancellation:
             Safe: nothing is left running.
         """
-        connection = _Connection(disconnected)
-        try:
-            feed = self._join(connection)
-        except (InformerStopped, TooManyReaders):
+        if self._connections.ended or self._connections.full:
             return True  # since `check()`, and nothing was written
 
+        if self._feed is None:
+            self._feed = _Feed(self._informer, self._applied)
+
+        produce = partial(self._send, self._feed, request)
         try:
-            async with connection.limit:
-                await self._send(feed, request, write, connection)
-        except _Stuck:
-            logger.info(
-                "%s: disconnecting a reader that read nothing for %g s",
-                self._informer.name,
-                self._write_timeout,
+            return await self._connections.serve(
+                produce, write, disconnected=disconnected
             )
-            return False
-        except TimeoutError:
-            if not connection.limit.expired():
-                raise
-
-            return connection.over and not connection.writing
         finally:
-            self._leave(connection)
-
-        return True
+            self._leave()
 
     def close(self) -> None:
         """End all streams, stuck ones within a second, and refuse further readers. Idempotent."""
-        self._closed = True
-        self._end()
+        self._connections.close()
 
     # ------------------------------------------------------------ one reader
 
     async def _send(
-        self,
-        feed: _Feed,
-        request: StreamRequest,
-        write: Callable[[bytes], Awaitable[object]],
-        connection: _Connection,
+        self, feed: _Feed, request: StreamRequest, connection: Connection
     ) -> None:
-        async def send(chunk: bytes) -> None:
-            for start in range(0, len(chunk), CHUNK):
-                if connection.over:  # its timeout would interrupt the write
-                    break
-
-                connection.writing = True
-                await self._write(write, chunk[start : start + CHUNK])
-                connection.writing = False
-
+        send = connection.send
         await send(heartbeat())  # sends the headers
         while not connection.over:
             try:
@@ -494,19 +397,6 @@ class EventStream:
                     await send(heartbeat(feed.position(reader, request)))
         finally:
             feed.log.dismiss(reader)
-
-    async def _write(
-        self, write: Callable[[bytes], Awaitable[object]], piece: bytes
-    ) -> None:
-        limit = asyncio.timeout(self._write_timeout)
-        try:
-            async with limit:
-                await write(piece)
-        except TimeoutError as exc:
-            if limit.expired():
-                raise _Stuck from exc
-
-            raise
 
     async def _chunk(
         self, feed: _Feed, reader: Reader, request: StreamRequest
@@ -535,30 +425,9 @@ class EventStream:
 
     # ------------------------------------------------------------ all of them
 
-    def _join(self, connection: _Connection) -> _Feed:
-        if self._ended:
-            raise InformerStopped("the informer has ended, or the app is stopping")
-
-        if self._full:
-            raise TooManyReaders("the stream has reached its limit of readers")
-
-        if self._feed is None:
-            self._feed = _Feed(self._informer, self._applied)
-
-        self._connections.add(connection)
-        if self._poll_timer is None:
-            self._schedule_poll()
-
-        return self._feed
-
-    def _leave(self, connection: _Connection) -> None:
-        self._connections.discard(connection)
+    def _leave(self) -> None:
         if not self._connections:
             self._left = asyncio.get_running_loop().time()
-            if self._poll_timer is not None:
-                self._poll_timer.cancel()
-                self._poll_timer = None
-
             if not self._resume_seconds:
                 self._forget()
 
@@ -574,30 +443,9 @@ class EventStream:
             self._feed.registration.remove()
             self._feed = None
 
-    @property
-    def _full(self) -> bool:
-        return self._max_readers is not None and self.readers >= self._max_readers
 
-    @property
-    def _ended(self) -> bool:
-        phase = self._informer.status.phase
-        return self._closed or self._host_stops() or phase in {"stopping", "stopped"}
-
-    def _schedule_poll(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._poll_timer = loop.call_later(POLL_SECONDS, self._poll)
-
-    def _poll(self) -> None:
-        self._schedule_poll()
-        if self._ended:
-            self._end()
-
-        for connection in self._connections:
-            connection.poll()
-
-    def _end(self) -> None:
-        for connection in self._connections:
-            connection.end()
+def _is_over(informer: SharedInformer) -> bool:
+    return informer.status.phase in {"stopping", "stopped"}
 
 
 _NARROWING = {"namespace", "labelSelector"}

@@ -19,6 +19,7 @@ import uvicorn
 from aiohttp import web
 
 from aioinformer import Client, KubeObject, Resource, SharedInformerFactory
+from aioinformer.web.aiohttp import dashboard
 from bench.digest import digest
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def run_app(
     url: str,
     informers: int,
     core: int | None,
+    shown: bool = False,
 ) -> None:
     """Serve until killed.
 
@@ -53,19 +55,22 @@ def run_app(
         url: Address of the API server.
         informers: Number of informers, each of another collection.
         core: Core to use; None for any.
+        shown: True to serve the dashboard, too.
     """
     if core is not None:
         os.sched_setaffinity(0, {core})
 
     factory = importlib.import_module(loop).new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(_run(pipe, SERVERS[server], url, informers))
+        runner.run(_run(pipe, SERVERS[server], url, informers, shown))
 
 
-async def _run(pipe: Connection, serving: Serving, url: str, informers: int) -> None:
+async def _run(
+    pipe: Connection, serving: Serving, url: str, informers: int, shown: bool
+) -> None:
     # As a program does before it serves: an entered client loads aiohttp.
     async with Client.from_url(url) as client:
-        watched = Watched(client, informers)
+        watched = Watched(client, informers, shown=shown)
         async with serving(watched) as port:
             pipe.send(port)
             while True:
@@ -76,7 +81,8 @@ async def _run(pipe: Connection, serving: Serving, url: str, informers: int) -> 
 class Watched:
     """Informers of the app."""
 
-    def __init__(self, client: Client, informers: int) -> None:
+    def __init__(self, client: Client, informers: int, *, shown: bool) -> None:
+        self.shown = shown
         self._factory = SharedInformerFactory(client)
         self._informers = [
             self._factory.informer(Resource("", "v1", f"pods{number}", "Pod"))
@@ -88,6 +94,10 @@ class Watched:
         self._events = 0
         self._awaited = 0
         self._seen = asyncio.Event()
+
+    def dashboard(self) -> web.Application:
+        """Return the dashboard, which follows the informers from now on."""
+        return dashboard(factory=self._factory)
 
     def body(self) -> bytes:
         """Return the response to every request."""
@@ -151,6 +161,9 @@ async def _aiohttp(watched: Watched) -> AsyncIterator[int]:
 
     app = web.Application()
     app.router.add_get("/", respond)
+    if watched.shown:
+        app.add_subapp("/dashboard", watched.dashboard())
+
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

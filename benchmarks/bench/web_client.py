@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import re
+import selectors
 import socket
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-__all__ = ["Request", "keep_requesting"]
+__all__ = ["Request", "keep_reading", "keep_requesting"]
+
+FEEDS = ("api/overview", "api/rows?informer=pods0&count=60")
+"""What an open page of the dashboard reads."""
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)\r\n")
@@ -97,3 +101,28 @@ def _missing(response: bytes) -> int:
         raise ConnectionError(f"response without a Content-Length: {response!r}")
 
     return head + 4 + int(length[1]) - len(response)
+
+
+def keep_reading(pipe: Connection, port: int, pages: int) -> None:
+    """Read what pages of the dashboard read, until killed.
+
+    Args:
+        pipe: Receives True after the first bytes of each feed.
+        port: Port of the web app on this machine.
+        pages: Number of pages.
+    """
+    with selectors.DefaultSelector() as ready:
+        for feed in FEEDS * pages:
+            connection = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
+            request = f"GET /dashboard/{feed} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            connection.sendall(request.encode())
+            if not connection.recv(65536).startswith(b"HTTP/1.1 200 "):
+                raise ConnectionError(f"the web app does not serve {feed}")
+
+            ready.register(connection, selectors.EVENT_READ, connection)
+
+        pipe.send(True)
+        while True:
+            for key, _ in ready.select():
+                if not key.data.recv(65536):
+                    raise ConnectionError("the web app ended a feed of the dashboard")

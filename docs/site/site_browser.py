@@ -86,6 +86,8 @@ class Browser:
         self._socket = socket
         self._last = 0
         self.requested: list[str] = []
+        self.errors: list[str] = []
+        """Exceptions of scripts, and what the browser has refused or failed to load."""
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Call a method of the protocol and return its result."""
@@ -94,8 +96,7 @@ class Browser:
         await self._socket.send_json(call)
         while True:
             message = await self._socket.receive_json()
-            if message.get("method") == "Network.requestWillBeSent":
-                self.requested.append(message["params"]["request"]["url"])
+            self._note(message.get("method"), message.get("params"))
 
             if message.get("id") == self._last:
                 if "error" in message:
@@ -103,6 +104,17 @@ class Browser:
 
                 result: dict[str, Any] = message["result"]
                 return result
+
+    def _note(self, event: str | None, parameters: Any) -> None:
+        match event:
+            case "Network.requestWillBeSent":
+                self.requested.append(parameters["request"]["url"])
+            case "Runtime.exceptionThrown":
+                details = parameters["exceptionDetails"]
+                thrown = details.get("exception", {}).get("description", "")
+                self.errors.append(f"{details['text']} {thrown}")
+            case "Log.entryAdded" if parameters["entry"]["level"] == "error":
+                self.errors.append(parameters["entry"]["text"])
 
     async def run(self, script: str) -> Any:
         """Evaluate an expression in the page; wait for it if it is a promise."""
@@ -122,12 +134,12 @@ class Browser:
 
         return value
 
-    async def open(self, url: str, *, width: int = _WIDE) -> None:
-        """Open a page in a window of a width, and wait until it is loaded."""
+    async def open(self, url: str, *, width: int = _WIDE, height: int = 800) -> None:
+        """Open a page in a window of a size, and wait until it is loaded."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
-            height=800,
+            height=height,
             deviceScaleFactor=1,
             mobile=width == _NARROW,
         )
@@ -164,7 +176,7 @@ async def started(chromium: str) -> AsyncIterator[Browser]:
                 ) as socket,
             ):
                 browser = Browser(socket)
-                for domain in ("Network", "Page", "Runtime"):
+                for domain in ("Log", "Network", "Page", "Runtime"):
                     await browser.call(f"{domain}.enable")
 
                 yield browser

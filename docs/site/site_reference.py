@@ -39,6 +39,7 @@ PUBLIC_MODULES = (
     "aioinformer.recording",
     "aioinformer.web.aiohttp",
     "aioinformer.web.asgi",
+    "aioinformer.web.dashboard",
     "aioinformer.web.streams",
     "aioinformer.webhooks",
     "aioinformer.testing",

@@ -476,3 +476,34 @@ async def test_debug_page_can_be_left_out(server: APIServer, port: int) -> None:
     manager.serve(port, host="127.0.0.1", debug=False)
     async with manager:
         assert (await read(port, "/debug/"))[0] == 404
+
+
+async def test_dashboard_is_at_debug_and_the_tables_beside_it(
+    server: APIServer, port: int
+) -> None:
+    manager = managed(server, Notes())
+    manager.serve(port, host="127.0.0.1", dashboard={"title": "shop"})
+    async with manager:
+        await manager.wait_for_cache_sync(timeout=10)
+        page = await read(port, "/debug")  # redirected
+        shown = await read(port, "/debug/")
+        tables_status, text = await read(port, "/debug/tables?format=json")
+        ready, _ = await read(port, "/readyz")
+
+    assert page == shown
+    assert "static/app.js" in shown[1]
+    assert (tables_status, ready) == (200, 200)
+    assert json.loads(text)["controllers"]
+
+
+async def test_dashboard_is_off_by_default(server: APIServer, port: int) -> None:
+    manager = managed(server, Notes())
+    manager.serve(port, host="127.0.0.1")
+    async with manager:
+        assert (await read(port, "/debug/api/overview"))[0] == 404
+
+
+def test_options_of_the_dashboard_are_checked_at_once(server: APIServer) -> None:
+    manager = managed(server, Notes())
+    with pytest.raises(OptionsError, match="max_readers"):
+        manager.serve(0, dashboard={"max_readers": 0})

@@ -44,6 +44,7 @@ ELSEWHERE = {
     "README.md": "test_readme.py",
     "docs/README.md": "test_readme.py",  # the same program
     "docs/apiserver.md": "test_docs.py",
+    "docs/dashboard.md": "test_docs_dashboard.py",
     "docs/deploying.md": "test_docs_deploying.py",
     "docs/faults.md": "test_docs.py",
     "docs/installing.md": "test_packaging.py",

@@ -25,7 +25,7 @@ from aioinformer.web.aiohttp import (
     metrics_routes,
     serve,
 )
-from aioinformer.web.streams import GRACE_SECONDS
+from aioinformer.web.connections import GRACE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

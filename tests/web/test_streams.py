@@ -15,7 +15,8 @@ from aioinformer.errors import HandlerError, OptionsError, SelectorSyntaxError
 from aioinformer.model.resources import PODS, SECRETS
 from aioinformer.model.transforms import transform_dict
 from aioinformer.testing import APIServer
-from aioinformer.web.streams import CHUNK, RENDERED, RENDERED_BYTES, EventStream
+from aioinformer.web.connections import CHUNK
+from aioinformer.web.streams import RENDERED, RENDERED_BYTES, EventStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -24,8 +24,9 @@ from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer.web import aiohttp as for_aiohttp
 from aioinformer.web import asgi
+from aioinformer.web.connections import TooManyReaders
 from aioinformer.web.selection import StreamSelection
-from aioinformer.web.streams import WOKEN_AT_ONCE, EventStream, TooManyReaders
+from aioinformer.web.streams import WOKEN_AT_ONCE, EventStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -134,7 +135,7 @@ async def test_change_wakes_few_readers_in_each_turn(
     server.patch(PODS, "a", label, namespace="default")
     most = 0
     while sent < count:
-        most = max(most, sum(it.wakeup.is_set() for it in stream._connections))
+        most = max(most, sum(it.wakeup.is_set() for it in stream._connections._current))
         await asyncio.sleep(0)
 
     for task in tasks:
