@@ -456,8 +456,8 @@ class Manager(Lifecycle, WebLifespan):
                 `{"guard": is_admin, "actions": True}`; see
                 `aioinformer.web.aiohttp.dashboard`. Without a guard, everybody who
                 reaches the port sees all objects of the informers, so pass one, or
-                `host="127.0.0.1"`, which `kubectl port-forward` reaches. The debug page
-                is at `/debug/tables` then.
+                `host="127.0.0.1"`, which `kubectl port-forward` reaches. It shows error
+                messages only with `reasons`. The debug page is at `/debug/tables` then.
             recorder: Recorder with `last=`, whose recording `/debug/recording` returns.
                 It has the objects of the informers. None for no such path.
 
@@ -483,9 +483,7 @@ class Manager(Lifecycle, WebLifespan):
             host=host,
             metrics=metrics,
             debug=debug,
-            dashboard=({} if dashboard else None)
-            if isinstance(dashboard, bool)
-            else dashboard,
+            dashboard=None if dashboard is False else _options_of(dashboard, reasons),
             recorder=recorder,
             reasons=reasons,
             checks=checks,
@@ -859,6 +857,14 @@ class Manager(Lifecycle, WebLifespan):
             raise WrongLoop(
                 "the manager runs in another event loop: call this from a coroutine there"
             )
+
+
+def _options_of(dashboard: DashboardOptions | bool, reasons: bool) -> DashboardOptions:
+    options: DashboardOptions = {"reasons": reasons}
+    if not isinstance(dashboard, bool):
+        options.update(dashboard)
+
+    return options
 
 
 async def _end(task: asyncio.Task[None], *, cancel: bool = True) -> None:

@@ -389,6 +389,27 @@ async def test_debug_page_shows_neither_secrets_nor_markup(
     assert ("&lt;script&gt;" in page) is reasons
 
 
+@pytest.mark.parametrize("reasons", [False, True])
+async def test_dashboard_shows_error_messages_only_with_reasons(
+    server: APIServer, port: int, reasons: bool
+) -> None:
+    server.create(CONFIG_MAPS, config_map("b"))
+
+    async def act(request: ReconcileRequest, ctx: Context) -> Result | None:
+        raise RuntimeError("no route to db.internal")
+
+    manager = managed(server, Acts(act))
+    manager.serve(port, host="127.0.0.1", reasons=reasons, dashboard=True)
+    url = f"http://127.0.0.1:{port}/debug/api/controller?name=maps"
+    async with manager:
+        await asyncio.sleep(5)
+        async with aiohttp.ClientSession() as http, http.get(url) as answer:
+            page = (await answer.content.readuntil(b"\n\n")).decode()
+
+    assert "RuntimeError" in page
+    assert ("db.internal" in page) is reasons
+
+
 async def test_manager_with_an_unreadable_failure_is_dead(
     server: APIServer, port: int
 ) -> None:

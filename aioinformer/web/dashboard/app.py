@@ -191,6 +191,7 @@ class Dashboard:
             self._sources.informers,
             self._sources.client,
             self._reconciles_of,
+            reasons=reasons,
         )
         self._overview = Overview(
             self._sources,

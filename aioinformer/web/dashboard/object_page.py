@@ -59,6 +59,7 @@ class _Sources:
     informers: Informers
     client: Client | None
     reconciles_of: ReconcilesOf
+    reasons: bool
 
 
 class ObjectPages:
@@ -73,6 +74,7 @@ class ObjectPages:
         client: Client to request events with, if no informer has them; None for none.
         reconciles_of: Function that returns the JSON of the reconciles that an object of
             an informer, given by its key, has caused.
+        reasons: True to show why events cannot be read.
     """
 
     def __init__(
@@ -81,8 +83,10 @@ class ObjectPages:
         informers: Informers,
         client: Client | None = None,
         reconciles_of: ReconcilesOf = lambda _informer, _key: (),
+        *,
+        reasons: bool = True,
     ) -> None:
-        self._sources = _Sources(history, informers, client, reconciles_of)
+        self._sources = _Sources(history, informers, client, reconciles_of, reasons)
 
     def feed(self, place: str, key: str) -> ObjectFeed:
         """Return the feed of the page of an object.
@@ -223,6 +227,9 @@ class ObjectFeed:
                 found = await events_about(
                     obj.uid, obj.namespace, informers.values(), client
                 )
+                if found.error and not self._sources.reasons:
+                    found = found._replace(error="they cannot be read")
+
                 if found.error and not found.events and self._events is not None:
                     # The events of before are better than none.
                     found = found._replace(events=self._events.events)

@@ -114,7 +114,7 @@ class Overview:
             "loop": self._loop(),
             "memory": self._memory(informers.values()),
             "manager": None if manager is None else self._manager(manager),
-            "shards": [] if manager is None else list(_shards(manager)),
+            "shards": [] if manager is None else list(self._shards(manager)),
             "recorders": [
                 {
                     "name": it.controller,
@@ -164,7 +164,7 @@ class Overview:
             if cache is None
             else {
                 "role": cache.role,
-                "path": str(cache.path),
+                "path": str(cache.path) if self._reasons else "",
                 "writer": cache.writer,
                 "readers": cache.readers,
                 "behind": cache.behind,
@@ -216,21 +216,24 @@ class Overview:
             "trouble": redacted(own) if self._reasons else own and "not ready",
         }
 
+    def _shards(self, manager: Manager) -> Iterator[dict[str, Any]]:
+        for group in manager.shards:
+            with suppress(OptionsError):  # it does not run
+                status = group.status()
+                trouble = status.problem or group.why_not_ready()
+                if trouble and not self._reasons:
+                    trouble = "not ready"
 
-def _shards(manager: Manager) -> Iterator[dict[str, Any]]:
-    for group in manager.shards:
-        with suppress(OptionsError):  # it does not run
-            status = group.status()
-            yield {
-                "group": status.name,
-                "identity": status.identity,
-                "state": status.state,
-                "members": len(status.members),
-                "ranges": len(status.ranges),
-                "owned": len(status.owned),
-                "unowned": len(status.unowned),
-                "trouble": redacted(status.problem or group.why_not_ready()),
-            }
+                yield {
+                    "group": status.name,
+                    "identity": status.identity,
+                    "state": status.state,
+                    "members": len(status.members),
+                    "ranges": len(status.ranges),
+                    "owned": len(status.owned),
+                    "unowned": len(status.unowned),
+                    "trouble": redacted(trouble),
+                }
 
 
 class _Sizes:

@@ -29,6 +29,7 @@ from aioinformer.web import aiohttp as on_aiohttp
 from aioinformer.web import asgi as on_asgi
 from aioinformer.web.dashboard.app import Dashboard, PageRequest
 from aioinformer.web.responses import HTTPResponse
+from aioinformer_apiserver.faults import Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -303,7 +304,7 @@ async def test_temporary_informers_are_forgotten_without_an_open_page(
     factory: SharedInformerFactory,
 ) -> None:
     page = Dashboard(factory=factory)
-    ended: list[str] = []
+    ended = []
     for number in range(3):
         async with factory.use(CONFIG_MAPS, namespace=f"ns-{number}") as informer:
             ended.append(weakref.ref(informer))
@@ -365,6 +366,19 @@ async def test_reconciles_are_kept_without_an_open_page(
             _, shown = await first_event(url, "/api/controller?name=late")
 
     assert [it["key"] for it in shown["recent"]] == ["default/a"]
+
+
+@pytest.mark.parametrize("reasons", [False, True])
+async def test_error_of_events_is_shown_only_with_reasons(
+    host: Host, server: APIServer, factory: SharedInformerFactory, reasons: bool
+) -> None:
+    server.faults.add(Refuse(verb="list", status=403, message="no, bob", times=1000))
+    async with host(factory=factory, reasons=reasons) as url:
+        path = "/api/object?informer=pods&key=default/a"
+        _, shown = await first_event(url, path)
+
+    assert shown["events_error"]
+    assert ("bob" in shown["events_error"]) is reasons
 
 
 # -------------------------------------------------------------------- the guard
@@ -473,7 +487,7 @@ async def test_further_pages_are_refused(
 async def test_end_of_the_app_ends_open_pages(
     host: Host, factory: SharedInformerFactory
 ) -> None:
-    ended = []
+    ended: list[str] = []
 
     async def read(url: str, path: str) -> None:
         async with opened(url, path) as response:
