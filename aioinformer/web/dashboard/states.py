@@ -143,7 +143,7 @@ class _Feed:
         """Histories by key, of the objects that have kept states."""
         self.watchers: dict[str, list[Callable[[], object]]] = {}
         """Functions to call after a change, by key."""
-        self.counts = StepCounts()
+        self.counts: StepCounts = StepCounts()
         self.remove: Callable[[], None] = lambda: None
 
     def put(self, batch: Batch) -> None:
