@@ -403,14 +403,18 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         """Call a function with each informer: now, and with later ones when requested.
 
         Args:
-            function: Plain function. It must not raise.
+            function: Plain function. Later calls must not raise.
 
         Returns:
             Function that ends this. Idempotent.
+
+        Raises:
+            Exception: Exception of the function, which is not called again then.
         """
-        self._followers.append(function)
         for informer in self.informers:
             function(informer)
+
+        self._followers.append(function)  # last: the function may have raised
 
         def end() -> None:
             if function in self._followers:

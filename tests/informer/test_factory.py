@@ -32,7 +32,7 @@ from aioinformer.informer import (
 )
 from aioinformer.informer.informer_spec import InformerOptions
 from aioinformer.model import Resource
-from aioinformer.model.resources import PODS
+from aioinformer.model.resources import NODES, PODS, SECRETS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -527,3 +527,21 @@ async def test_wait_without_informers_returns_at_once(
     factory: SharedInformerFactory,
 ) -> None:
     await factory.wait_for_cache_sync()
+
+
+async def test_function_that_fails_does_not_follow() -> None:
+    factory = SharedInformerFactory(Client.from_url("http://127.0.0.1:9"))
+    factory.informer(PODS)
+
+    def fail(_: SharedInformer) -> None:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        factory.follow(fail)
+
+    followed: list[str] = []
+    end = factory.follow(lambda it: followed.append(it.name))
+    factory.informer(NODES)
+    end()
+    factory.informer(SECRETS)
+    assert followed == ["pods", "nodes"]

@@ -14,7 +14,12 @@ from urllib.parse import quote
 from aioinformer import __version__
 from aioinformer._tasks import in_thread
 from aioinformer._user_code import guarded_logger, user_errors
-from aioinformer.errors import InformerStopped, OptionsError, SelectorSyntaxError
+from aioinformer.errors import (
+    CacheError,
+    InformerStopped,
+    OptionsError,
+    SelectorSyntaxError,
+)
 from aioinformer.informer.factory import SharedInformerFactory
 from aioinformer.model.callables import check_takes
 from aioinformer.web.connections import WRITE_SECONDS, Connections, TooManyReaders
@@ -259,7 +264,7 @@ class Dashboard:
             return refusal(404, str(exc))
         except (OptionsError, SelectorSyntaxError) as exc:
             return refusal(400, str(exc))
-        except (InformerStopped, TooManyReaders, TooManyTables) as exc:
+        except (CacheError, InformerStopped, TooManyReaders, TooManyTables) as exc:
             return refusal(503, str(exc), Retry_After="5")
 
     async def _file(self, path: str) -> HTTPResponse:
@@ -323,7 +328,7 @@ class Dashboard:
 
         async def feed(connection: Connection) -> None:
             # Without any event, the response is a refusal.
-            with suppress(InformerStopped, TooManyTables):
+            with suppress(CacheError, InformerStopped, TooManyTables):
                 await run(connection.send)
 
         return feed

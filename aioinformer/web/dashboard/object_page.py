@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from aioinformer import json_codec
 from aioinformer._tasks import run_concurrently
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from aioinformer.client.client import Client
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.resource import Resource
     from aioinformer.web.dashboard.object_body import ShownBody
     from aioinformer.web.dashboard.states import Details, ShownState, StateHistory
 
@@ -48,7 +50,44 @@ GRAPH_SECONDS: Final = 5.0
 FIRST_SECONDS: Final = 0.25
 """Time that the first event waits for events and graph, which follow otherwise."""
 
+MAX_BODIES: Final = 16
+"""Number of bodies that are kept for other readers of the same object."""
+
+SCAN_SHARE: Final = 20
+"""Least time between two scans of a page, as a multiple of the time that one takes: many
+pages together do not take more."""
+
+MAX_WAIT_SECONDS: Final = 60.0
+"""Longest time between two scans."""
+
 _MAX_KEY: Final = 1000
+
+
+class _Shown(NamedTuple):
+    """What a page shows of an object, made once for all its readers."""
+
+    obj: KubeObject
+    body: ShownBody
+    trouble: str
+
+
+class _Bodies:
+    """Bodies that were shown last."""
+
+    def __init__(self) -> None:
+        # By id, as objects are not hashable: the object stays alive with its entry.
+        self._shown: OrderedDict[int, _Shown] = OrderedDict()
+
+    def of(self, obj: KubeObject, resource: Resource | None) -> _Shown:
+        """Return what a page shows of an object."""
+        shown = self._shown.get(id(obj))
+        if shown is None:
+            shown = _Shown(obj, shown_body(obj, resource), trouble_of(obj))
+            self._shown[id(obj)] = shown
+            if len(self._shown) > MAX_BODIES:
+                self._shown.popitem(last=False)
+
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +99,7 @@ class _Sources:
     client: Client | None
     reconciles_of: ReconcilesOf
     reasons: bool
+    bodies: _Bodies = field(default_factory=_Bodies)
 
 
 class ObjectPages:
@@ -166,8 +206,7 @@ class ObjectFeed:
         self._complete = asyncio.Event()
         self._events: FoundEvents | None = None
         self._graph: dict[str, Any] | None = None
-        # The object as it was sent last: its body is not made again.
-        self._shown: tuple[KubeObject, ShownBody, str] | None = None
+        self._shown: _Shown | None = None
 
     async def run(self, send: Send) -> None:
         """Send events until cancelled: the first at once, then after changes.
@@ -219,7 +258,9 @@ class ObjectFeed:
             raise InformerStopped(f"{self._place} was removed")
 
     async def _keep_events(self) -> None:
+        clock = asyncio.get_running_loop().time
         while True:
+            began = clock()
             obj = self._last_known()
             found = FoundEvents([])
             if obj is not None:
@@ -236,10 +277,12 @@ class ObjectFeed:
 
             self._events = found
             self._noted()
-            await asyncio.sleep(found.fresh_for)
+            await asyncio.sleep(_pause(found.fresh_for, clock() - began))
 
     async def _keep_graph(self) -> None:
+        clock = asyncio.get_running_loop().time
         while True:
+            began = clock()
             obj = self._last_known()
             if obj is None:
                 self._graph = _NO_GRAPH
@@ -248,7 +291,7 @@ class ObjectFeed:
                 self._graph = await owner_graph(obj, self._place, informers)
 
             self._noted()
-            await asyncio.sleep(GRAPH_SECONDS)
+            await asyncio.sleep(_pause(GRAPH_SECONDS, clock() - began))
 
     def _noted(self) -> None:
         if self._events is not None and self._graph is not None:
@@ -301,11 +344,10 @@ class ObjectFeed:
         if obj is None:
             return None, ""
 
-        if self._shown is None or self._shown[0] is not obj:
-            body = shown_body(obj, self._informer.resource)
-            self._shown = obj, body, trouble_of(obj)
+        if self._shown is None or self._shown.obj is not obj:
+            self._shown = self._sources.bodies.of(obj, self._informer.resource)
 
-        return self._shown[1], self._shown[2]
+        return self._shown.body, self._shown.trouble
 
     async def _states_of(self, states: list[ShownState]) -> list[dict[str, Any]]:
         """Return the JSON of states, whose details are computed once."""
@@ -331,6 +373,11 @@ class ObjectFeed:
 
 
 _NO_GRAPH: Final[dict[str, Any]] = {"nodes": [], "edges": [], "cut": 0, "skipped": []}
+
+
+def _pause(least: float, took: float) -> float:
+    """Return the seconds until the next scan, after one that took some seconds."""
+    return max(least, min(SCAN_SHARE * took, MAX_WAIT_SECONDS))
 
 
 def _row(state: ShownState, details: Details) -> dict[str, Any]:

@@ -31,6 +31,9 @@ class Sources:
         added: Function called once with each informer.
         removed: Function called with informers that have been removed.
         follow_controllers: Function called with all controllers.
+
+    Raises:
+        Exception: Exception of one of the functions. Nothing is followed then.
     """
 
     def __init__(
@@ -54,11 +57,18 @@ class Sources:
         self._follow_controllers = follow_controllers
         self._ids: dict[SharedInformer, str] = {}
         self._closed = False
-        self._ends = [it.follow(self._follow_new) for it in self._factories]
-        if manager is not None:
-            self._ends.append(manager.follow(self.refresh))
+        self._ends: list[Callable[[], None]] = []
+        try:
+            for it in self._factories:
+                self._ends.append(it.follow(self._follow_new))
 
-        self.refresh()
+            if manager is not None:
+                self._ends.append(manager.follow(self.refresh))
+
+            self.refresh()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def client(self) -> Client:
@@ -102,6 +112,7 @@ class Sources:
             end()
 
         self._follow_controllers(())
+        self._forget_all_but(())
 
     def _follow_new(self, informer: SharedInformer) -> None:
         # Without an open page, nothing else notices the end of temporary informers.

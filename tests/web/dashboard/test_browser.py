@@ -6,7 +6,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from aiohttp import web
@@ -148,7 +148,12 @@ def hostile_widget(number: int) -> dict[str, Any]:
             "labels": {"__proto__": script, "constructor": odd, "a": "x" * 1_000_000},
             "annotations": {script: odd, "javascript:window.hacked=1": "${1+1}{{1+1}}"},
         },
-        "spec": {"__proto__": {"polluted": True}, script: [script] * 300, "n": None},
+        "spec": {
+            "__proto__": {"polluted": True},
+            script: [script] * 300,
+            "n": None,
+            "large": 9007199254740993,  # no number of JavaScript
+        },
         "status": {"phase": script, "reason": odd * 1000},
     }
 
@@ -190,6 +195,9 @@ async def test_hostile_texts_run_nothing_and_break_nothing() -> None:
                 await tab.open("about:blank")
                 await tab.call("Page.navigate", url=f"{url}{place}")
                 await shows(tab, text)
+                if key.partition("/")[0] in unquote(place):
+                    await shows(tab, "9007199254740993")
+
                 server.put(WIDGETS, hostile_widget(1))
                 await asyncio.sleep(1)
                 assert await tab.run("String(window.hacked ?? ({}).polluted)") == (

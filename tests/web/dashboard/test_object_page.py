@@ -12,13 +12,16 @@ from dashboard_helpers import FeedReader, Followed, followed, named
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import EVENTS, NODES, SECRETS
 from aioinformer.testing import APIServer
+from aioinformer.web.dashboard import object_page
+from aioinformer.web.dashboard.object_body import shown_body
 from aioinformer.web.dashboard.object_page import MAX_STATES, ObjectPages
 from aioinformer.web.dashboard.sources import NotShown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aioinformer import SharedInformer
+    from aioinformer import KubeObject, Resource, SharedInformer
+    from aioinformer.web.dashboard.object_body import ShownBody
 
 
 def now() -> float:
@@ -370,3 +373,31 @@ async def test_failing_reader_ends_the_feed() -> None:
             await pages_of(one).feed("pods", "shop/a").run(send)
 
         assert one.history._feeds[one.informer].watchers == {}
+
+
+async def test_readers_of_an_object_share_its_body(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+
+    def counted(obj: KubeObject, resource: Resource | None) -> ShownBody:
+        made.append(obj.key)
+        return shown_body(obj, resource)
+
+    monkeypatch.setattr(object_page, "shown_body", counted)
+    async with followed(named("a")) as one:
+        pages = pages_of(one)
+        async with (
+            reader_of(pages).reading() as first,
+            reader_of(pages).reading() as second,
+        ):
+            assert first.last["body"] == second.last["body"]
+
+    assert made == ["shop/a"]
+
+
+@pytest.mark.parametrize(
+    ("took", "seconds"), [(0.0, 5.0), (0.2, 5.0), (1.0, 20.0), (9.0, 60.0)]
+)
+def test_slow_scans_are_rarer(took: float, seconds: float) -> None:
+    assert object_page._pause(5.0, took) == pytest.approx(seconds)

@@ -119,10 +119,20 @@ async function readEvents(body, receive) {
     for (let end = text.indexOf("\n\n", from); end >= 0; end = text.indexOf("\n\n")) {
       const data = dataOf(text.slice(0, end));
       text = text.slice(end + 2);
-      if (data) receive(JSON.parse(data));
+      if (data) receive(parsed(data));
     }
     from = Math.max(0, text.length - 1);
   }
+}
+
+/** Parses JSON; a whole number that a number of JavaScript cannot hold stays a text. */
+export function parsed(text) {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  return JSON.parse(text, (key, value, context) =>
+    typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value)
+      ? (context?.source ?? value) // browsers before 2025 have no source
+      : value,
+  );
 }
 
 function dataOf(block) {

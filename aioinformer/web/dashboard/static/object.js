@@ -4,7 +4,7 @@ import { bytes, clock, count, duration, line, plural } from "./format.js";
 import { causesText, resultText } from "./controllers.js";
 import { differences, pathText } from "./diff.js";
 import { foreign, h, list, setState, setText, setTime, shape, stateWord, timeAgo } from "./dom.js";
-import { openFeed } from "./feed.js";
+import { openFeed, parsed } from "./feed.js";
 import { drawGraph } from "./graph.js";
 import { tableLink } from "./objects.js";
 import { controllerLink, objectLink } from "./route.js";
@@ -355,7 +355,7 @@ function differencePanel(query) {
       const response = await fetch(`api/state?${query}&number=${number}`);
       if (!response.ok) throw new Error(line(await response.text(), 200));
       if (bodies.size >= KEPT_BODIES) bodies.delete(bodies.keys().next().value);
-      bodies.set(number, (await response.json()).body);
+      bodies.set(number, parsed(await response.text()).body);
     }
     return bodies.get(number);
   }
