@@ -38,7 +38,7 @@ _OPTIONS = (
 _SECONDS = 60
 
 # Words that readers search for, and an anchor or a path among the first results.
-_FIRST = 4
+_FIRST = 6
 _SEARCHES = {
     "SharedInformer": "aioinformer.informer.SharedInformer",
     "wait_for_version": "aioinformer.informer.SharedInformer.wait_for_version",

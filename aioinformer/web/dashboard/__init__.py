@@ -1,10 +1,12 @@
 """Dashboard: a page that shows what informers and controllers do, and happened to objects.
 
     app             `Dashboard`: paths, headers, the guard, readers
-    overview        state of all informers, controllers and the loop, and what is wrong
+    sources         the informers and controllers that are shown
+    overview, trouble   state of all of them and of the loop, and what is wrong
     rows            live tables of objects
     states          the states of objects that were seen, and rates of changes
-    object_page     one object: its states, events, reconciles and owners
+    object_page     one object: its states, and
+    object_body, object_events, owner_graph    its body, events and owners
     reconciles      history of reconciles, state of a controller, requeue and forget
     static/         the page: ES modules and CSS, without a build step
 
