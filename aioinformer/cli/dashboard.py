@@ -130,7 +130,7 @@ async def serving(
             port = await stack.enter_async_context(opened)
         except OSError as exc:
             raise CommandError(
-                f"{exc}. Use another --port, or 0 for any free one."
+                f"{exc.strerror or exc}. Use another --port, or 0 for any free one."
             ) from exc
 
         url = f"http://{HOST}:{port}/"
