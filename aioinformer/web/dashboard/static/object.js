@@ -105,7 +105,11 @@ function ownersPanel() {
     element,
     update({ graph, uid }) {
       element.hidden = graph.nodes.length < 2;
-      setText(rest, graph.cut ? `and ${plural(graph.cut, "more object")}` : "");
+      const notes = [];
+      if (graph.cut) notes.push(`and ${plural(graph.cut, "more object")}`);
+      if (graph.skipped.length)
+        notes.push(`not searched: ${line(graph.skipped.join(", "), 200)}`);
+      setText(rest, notes.join("; "));
       const text = JSON.stringify(graph);
       if (text === drawn || element.hidden) return;
       drawn = text;

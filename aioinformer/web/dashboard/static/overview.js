@@ -426,14 +426,14 @@ function memoryPart({ resident, budget }) {
 }
 
 function managerPart(manager) {
-  const role = manager.leads ? "leads" : "follows";
+  const role = !manager.elects ? "no election" : manager.leads ? "leads" : "follows";
   return part(
     "Manager",
     "",
     [
       ["Role", manager.running ? role : "not running"],
       ["Leader", line(manager.leader || "–", 80)],
-      ["Identity", line(manager.identity, 80)],
+      ["Identity", line(manager.identity || "–", 80)],
     ],
     {
       notes: manager.not_ready.length ? `Not ready: ${manager.not_ready.join("; ")}` : "",
