@@ -274,6 +274,7 @@ async def test_sources_of_several_informers_play_in_the_recorded_order(
             source, informer = sources[number % 2], informers[number % 2]
             source.add(pod(f"p{number}"))
             await informer.wait_for_version(source.resource_version, timeout=10)
+            await asyncio.sleep(0.01)  # changes of one moment have no order
 
     order: list[str] = []
     async with AsyncExitStack() as stack:
