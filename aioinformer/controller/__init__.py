@@ -18,7 +18,7 @@ from aioinformer.controller.finalizers import finalizer
 from aioinformer.controller.leader_election import LeaderElector, LeaderLock
 from aioinformer.controller.lease_candidate import LeaseCandidate
 from aioinformer.controller.lease_lock import LeaseLock
-from aioinformer.controller.lease_record import LeaseRecord
+from aioinformer.controller.lease_record import LeaseRecord, LeaseStatus
 from aioinformer.controller.manager import Manager
 from aioinformer.controller.owner_references import (
     set_controller_reference,
@@ -70,6 +70,7 @@ __all__ = [
     "LeaseCandidate",
     "LeaseLock",
     "LeaseRecord",
+    "LeaseStatus",
     "Manager",
     "PlainReconcile",
     "Predicate",

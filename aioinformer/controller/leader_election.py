@@ -13,7 +13,7 @@ from aioinformer._tasks import Supervisor
 from aioinformer._user_code import text_of
 from aioinformer.backoff import Failure, failure_of
 from aioinformer.controller.elector_state import NOT_RENEWED, ElectorState, LeaseTiming
-from aioinformer.controller.lease_record import Step, released
+from aioinformer.controller.lease_record import LeaseStatus, Step, released
 from aioinformer.controller.metrics import LeaderMetrics
 from aioinformer.errors import (
     ApiError,
@@ -224,6 +224,26 @@ class LeaderElector:
         return self._loop is not None and self._state.leads(self._now())
 
     @property
+    def lease(self) -> LeaseStatus | None:
+        """State of the Lease as last observed.
+
+        None before the first observation, and while the Lease does not exist.
+        """
+        # In this order: another thread may enter another loop meanwhile.
+        loop, observed = self._loop, self._state.observed
+        if loop is None or observed is None:
+            return None
+
+        # Only a `LeaseLock` must have a namespace.
+        namespace = getattr(self._lock, "namespace", "")
+        return LeaseStatus(
+            name=f"{namespace}/{self._lock.name}" if namespace else self._lock.name,
+            holder=observed.record.holder,
+            age=loop.time() - observed.since,
+            duration=observed.record.lease_seconds,
+        )
+
+    @property
     def deadline(self) -> float | None:
         """Time of the loop until which this replica may write. None if not leading."""
         return self._state.deadline
@@ -290,9 +310,9 @@ class LeaderElector:
         self._busy = True
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._loop = loop
             # The observation may have the time of another loop's clock.
             self._state.forget()
+            self._loop = loop
 
         term = Supervisor(self._term, f"leader election {self.name}")
         try:

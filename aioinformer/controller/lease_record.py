@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LeaseRecord",
+    "LeaseStatus",
     "ObservedRecord",
     "Step",
     "claimed",
@@ -101,6 +102,25 @@ class ObservedRecord:
     def alive_until(self) -> float:
         """Time until which only the holder may write the lease."""
         return self.since + self.record.lease_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseStatus:
+    """State of a Lease at one moment, as one replica sees it.
+
+    The Lease has expired if `age` exceeds `duration`.
+
+    Attributes:
+        name: `namespace/name` of the Lease, or the name of a lock without a namespace.
+        holder: Identity of the holder; empty for none.
+        age: Seconds since this replica observed the last renewal, by its own clock.
+        duration: Seconds that other replicas wait for the holder after a renewal.
+    """
+
+    name: str
+    holder: str
+    age: float
+    duration: int
 
 
 class Step(enum.Enum):

@@ -21,7 +21,7 @@ from leader_helpers import (
 )
 from metrics_helpers import PlainSink
 
-from aioinformer.controller import LeaseRecord
+from aioinformer.controller import LeaseRecord, LeaseStatus
 from aioinformer.errors import (
     Forbidden,
     HandlerError,
@@ -355,6 +355,85 @@ async def test_elector_status_is_readable_in_thread() -> None:
     async with one.leading():
         await asyncio.to_thread(one.check)
         assert await asyncio.to_thread(lambda: one.is_leader)
+
+
+async def test_lease_is_none_until_it_is_observed() -> None:
+    lock = MemoryLock(MemoryLease(), "a")
+    lock.delay = 2
+    one = elector(lock)
+    found = [one.lease]
+    task = asyncio.create_task(one.run(forever))
+    await asyncio.sleep(3)
+    found.append(one.lease)  # it was read, and does not exist
+    assert found == [None, None]
+
+    await asyncio.sleep(1.5)
+    assert one.lease == LeaseStatus(name="lease", holder="a", age=0.5, duration=15)
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_lease_ages_while_another_replica_leads_and_does_not_renew() -> None:
+    lease = MemoryLease()
+    lease.write(LeaseRecord("them", 60, "", "1", 0))
+    one = elector(MemoryLock(lease, "a"))
+    task = asyncio.create_task(one.run(forever))
+    await asyncio.sleep(30)
+    assert one.lease == LeaseStatus(name="lease", holder="them", age=30, duration=60)
+
+    lease.write(LeaseRecord("them", 60, "", "2", 0))
+    await asyncio.sleep(10)
+    renewed = await asyncio.to_thread(lambda: one.lease)
+    assert renewed is not None
+    assert 10 - 4.4 < renewed.age <= 10
+
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_lease_of_a_leader_is_as_old_as_its_last_renewal() -> None:
+    def seen() -> tuple[str, float]:
+        found = one.lease
+        assert found is not None
+        return found.holder, found.age
+
+    lock = MemoryLock(MemoryLease(), "a")
+    one, ages = elector(lock), []
+    async with one.leading():
+        for _ in range(3):
+            await asyncio.sleep(1.5)
+            ages.append(seen())
+
+        assert ages == [("a", 1.5), ("a", 1.0), ("a", 0.5)]
+        lock.fault = failing(BROKEN)
+        await asyncio.sleep(7)
+        assert seen() == ("a", 7.5)
+        lock.fault = None
+        await asyncio.sleep(1)
+        assert seen() == ("a", 0.5)
+
+    assert seen() == ("", 0)
+
+
+async def test_lease_is_forgotten_before_another_loop_observes_it() -> None:
+    lease = MemoryLease()
+    one = elector(MemoryLock(lease, "a"))
+    async with one.leading():
+        pass
+
+    def elsewhere() -> LeaseStatus | None:
+        async def lead_late() -> LeaseStatus | None:
+            task = asyncio.create_task(one.run(forever))
+            await asyncio.sleep(0)
+            found = one.lease
+            task.cancel()
+            await asyncio.wait({task})
+            return found
+
+        return asyncio.run(lead_late())
+
+    assert one.lease is not None
+    assert await asyncio.to_thread(elsewhere) is None
 
 
 async def test_metric_and_repr_show_leadership(

@@ -811,6 +811,11 @@ class Member:
         return self._own.deadline if lives else None
 
     @property
+    def renewed(self) -> float | None:
+        """Time at which the last renewal was sent that was seen; None if not a member."""
+        return None if self.deadline is None else self._own.echo
+
+    @property
     def epoch(self) -> int:
         """Number that grows with each join of this member."""
         return self._own.epoch

@@ -12,12 +12,14 @@ from aioinformer._tasks import Notifier, finish
 from aioinformer._user_code import guarded_logger, text_of
 from aioinformer.backoff import Failure, failure_of
 from aioinformer.controller.client import ElectionClient
+from aioinformer.controller.lease_record import LeaseStatus
 from aioinformer.controller.shards.clock import BootClock
 from aioinformer.controller.shards.idle_ranges import IdleRanges, listed
 from aioinformer.controller.shards.lease import (
     Role,
     ShardLease,
     fence_name,
+    member_name,
     written_of,
     written_text,
 )
@@ -188,11 +190,25 @@ class Replica:
             identity=member.identity,
             state=self.state,
             reason=member.reason if self._joined else "",
+            lease=self._lease(now),
             owned=tuple(sorted(self._owned(now))),
             inactive=self._inactive(now),
             members=member.eligible,
             ranges=range_statuses(member, self._name, self._leases, now),
             problem="; ".join(self._neglected(now).values()) or text,
+        )
+
+    def _lease(self, now: float) -> LeaseStatus | None:
+        """Return the state of the own Lease; None unless this replica is a member."""
+        identity, renewed = self._member.identity, self._member.renewed
+        if not self._joined or renewed is None:
+            return None
+
+        return LeaseStatus(
+            name=f"{self._namespace}/{member_name(self._name, identity)}",
+            holder=identity,
+            age=now - renewed,
+            duration=math.ceil(self._timing.lease_duration),
         )
 
     def why_not_ready(self) -> str:

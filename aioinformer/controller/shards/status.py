@@ -10,6 +10,7 @@ from aioinformer.controller.shards.lease import fence_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aioinformer.controller.lease_record import LeaseStatus
     from aioinformer.controller.shards.lease import ShardLease
     from aioinformer.controller.shards.member import Member
 
@@ -46,6 +47,8 @@ class ShardsStatus:
         state: State of that replica: `"idle"` if it does not take part, else
             `"joining"`, `"live"`, `"lost"`, `"leaving"` or `"left"`.
         reason: Reason for the state; empty if that is obvious.
+        lease: Own Lease of this replica; None unless it is a member. Its age counts from
+            the sending of the last renewal that the watch has shown.
         owned: Ranges that this replica owns, ascending.
         inactive: Those of them that a user cannot work on yet, such as a controller whose
             informer has not listed their objects, with the reasons.
@@ -59,6 +62,7 @@ class ShardsStatus:
     identity: str
     state: str
     reason: str
+    lease: LeaseStatus | None
     owned: tuple[int, ...]
     inactive: Mapping[int, str]
     members: tuple[str, ...]

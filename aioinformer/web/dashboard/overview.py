@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
     from typing import NoReturn
 
+    from aioinformer.controller.lease_record import LeaseStatus
     from aioinformer.controller.manager import Manager
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.web.dashboard.reconciles import ReconcileHistory
@@ -209,6 +211,7 @@ class Overview:
             "elects": elector is not None,
             "identity": "" if elector is None else elector.identity,
             "leader": "" if elector is None else elector.leader,
+            "lease": None if elector is None else _lease(elector.lease),
             "not_ready": [
                 f"{name}: {redacted(why)}" if self._reasons else name
                 for name, why in reasons.items()
@@ -227,6 +230,7 @@ class Overview:
                 yield {
                     "group": status.name,
                     "identity": status.identity,
+                    "lease": _lease(status.lease),
                     "state": status.state,
                     "members": len(status.members),
                     "ranges": len(status.ranges),
@@ -281,6 +285,10 @@ class _Sizes:
             raise
 
         self._bytes = counted
+
+
+def _lease(status: LeaseStatus | None) -> dict[str, Any] | None:
+    return None if status is None else asdict(status)
 
 
 def resident_bytes() -> int | None:

@@ -18,6 +18,7 @@ from task_helpers import cancelled_after
 from aioinformer import Client, Controller, KubeObject, Manager, Shards
 from aioinformer.controller.event_recorder import EVENTS, EventRecorder
 from aioinformer.controller.metrics import ShardsMetrics
+from aioinformer.controller.shards.lease import member_name
 from aioinformer.controller.shards.member import Member
 from aioinformer.controller.shards.replica import Replica
 from aioinformer.errors import LeadershipLost, OptionsError
@@ -64,7 +65,8 @@ async def test_replica_leaves_with_its_last_user_and_joins_with_the_next(
             shards.leave(user)
             assert shards.held == frozenset()
             await asyncio.sleep(1)
-            assert shards.status().state == "idle"
+            status = shards.status()
+            assert (status.state, status.lease) == ("idle", None)
 
         assert [it["spec"]["holderIdentity"] for it in cluster.fences()] == [""] * 16
 
@@ -79,7 +81,8 @@ async def test_work_that_ignores_its_cancellation_keeps_the_replica_out(
         a.link.mend()
         a.stops = 0.5  # of work that it begins later
         await asyncio.sleep(20)
-        assert a.shards.status().state == "lost"
+        status = a.shards.status()
+        assert (status.state, status.lease) == ("lost", None)
         assert a.shards.held == frozenset()
         assert sum("still runs" in it for it in texts(caplog)) == 16
         assert await cluster.settled() < 20
@@ -196,6 +199,14 @@ async def test_views_of_a_replica(cluster: Cluster) -> None:
             "a" if it in shards.held else "b" for it in range(16)
         ]
         assert shards.status().ranges == b.shards.status().ranges
+        lease = status.lease
+        assert lease is not None
+        assert (lease.name, lease.holder, lease.duration) == (
+            f"ops/{member_name('sites', 'a')}",
+            "a",
+            20,
+        )
+        assert 0 <= lease.age < 4
         (lost,) = {min(b.shards.held)}
         with pytest.raises(LeadershipLost, match=f"does not own range {lost}"):
             shards.check(lost)

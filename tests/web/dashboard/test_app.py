@@ -16,12 +16,14 @@ from aiohttp import web
 from controller_helpers import Acts, Notes, config_map, managed, named
 from fastapi import FastAPI
 from informers import plain
+from leader_helpers import forever
 from multidict import CIMultiDict
 from web_helpers import SentEvents
 from web_hosts import by_aiohttp, by_uvicorn
 
-from aioinformer import Controller, Manager, SharedInformerFactory
-from aioinformer.controller import Shards
+from aioinformer import Controller, LeaderElector, Manager, SharedInformerFactory
+from aioinformer.controller import LeaseLock, LeaseRecord, Shards
+from aioinformer.controller.shards.lease import member_name
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CONFIG_MAPS, PODS, SECRETS
 from aioinformer.testing import APIServer
@@ -229,7 +231,43 @@ async def test_overview_counts_the_ranges_and_members_of_shards(
     (group,) = overview["shards"]
     assert (group["group"], group["identity"], group["trouble"]) == ("maps", "a", "")
     assert (group["members"], group["ranges"], group["owned"]) == (1, 8, 8)
+    lease = group["lease"]
+    assert lease["name"] == f"default/{member_name('maps', 'a')}"
+    assert (lease["holder"], lease["duration"]) == ("a", 20)
+    assert 0 <= lease["age"] < 5
     assert overview["trouble"] == []
+
+
+async def test_overview_shows_the_lease_and_its_age(
+    host: Host, server: APIServer
+) -> None:
+    async with server.client() as client:
+        other = LeaseLock(client, "copier", identity="b")
+        await other.create(LeaseRecord("b", 30, "", "", 0))
+
+    client = server.client()
+    lock = LeaseLock(client, "copier", identity="a")
+    manager = Manager(client, elector=LeaderElector(lock))
+    manager.add(forever, name="work")
+    async with host(manager=manager) as url:
+        _, idle = await first_event(url, "/api/overview")
+        async with manager:
+            await asyncio.sleep(20)
+            _, follows = await first_event(url, "/api/overview")
+            await asyncio.sleep(30)
+            _, leads = await first_event(url, "/api/overview")
+
+        await asyncio.sleep(1)
+        _, ended = await first_event(url, "/api/overview")
+
+    found = [it["manager"]["lease"] for it in (idle, follows, leads, ended)]
+    before, foreign, own, released = found
+    assert before is None
+    assert (foreign["name"], foreign["holder"]) == ("default/copier", "b")
+    assert (round(foreign["age"]), foreign["duration"]) == (20, 30)
+    assert (own["name"], own["holder"], own["duration"]) == ("default/copier", "a", 15)
+    assert 0 <= own["age"] < 3
+    assert (released["name"], released["holder"]) == ("default/copier", "")
 
 
 async def test_trouble_is_shown_in_words(host: Host) -> None:

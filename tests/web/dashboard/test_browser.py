@@ -13,11 +13,13 @@ from aiohttp import web
 from dashboard_pictures import PICTURES, VIEWS, dressed, take
 from dashboard_shop import CRASHING, shop
 from informers import plain
+from leader_helpers import forever
 from processes import in_real_time
 from site_browser import BROWSERS, find_chromium, started
 from web_hosts import by_aiohttp
 
-from aioinformer import Resource, SharedInformerFactory
+from aioinformer import LeaderElector, Manager, Resource, SharedInformerFactory
+from aioinformer.controller import LeaseLock
 from aioinformer.model.resources import EVENTS, PODS
 from aioinformer.testing import APIServer
 from aioinformer.web.aiohttp import dashboard
@@ -54,6 +56,14 @@ TOO_WIDE = """
                       if (getComputedStyle(up).overflowX !== 'visible') return false;
                     return true; })
     .map(it => it.tagName + '.' + it.className).join(' ')
+"""
+
+# Figures of the manager with a warning.
+MARKED = """
+  ([...document.querySelectorAll('.tile.small')]
+    .filter(it => it.querySelector('h3').textContent === 'Manager')
+    .flatMap(it => [...it.querySelectorAll('dd.warning')].map(dd => dd.textContent))
+    .join(' '))
 """
 
 # Controls without a name, and pictures without a text.
@@ -135,6 +145,29 @@ async def test_outages_are_shown_within_two_seconds() -> None:
             await shows(tab, "pods")
 
     assert min(taken) < 2.0, "of three tries on a machine that may be busy"
+
+
+async def test_expired_lease_is_marked() -> None:
+    async with APIServer() as server:
+        client = server.client()
+        lock = LeaseLock(client, "copier", identity="a")
+        elector = LeaderElector(
+            lock, lease_duration=3, renew_deadline=2, retry_period=0.5
+        )
+        manager = Manager(client, elector=elector)
+        manager.add(forever, name="work")
+        app = web.Application()
+        app.add_subapp("/debug", dashboard(manager=manager))
+        async with manager, by_aiohttp(app) as url, started(BROWSER) as tab:
+            await tab.open(f"{url}/debug/")
+            await shows(tab, "leads", "default/copier", " of 3 s")
+            assert await tab.run(MARKED) == ""
+            await server.stop()
+            await shows(tab, "follows")
+            async with asyncio.timeout(20):
+                await tab.until(f"{MARKED}.endsWith(' of 3 s')")
+
+            assert tab.errors == []
 
 
 def hostile_widget(number: int) -> dict[str, Any]:

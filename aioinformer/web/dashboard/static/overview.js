@@ -399,6 +399,7 @@ function programParts(overview) {
           ["Ranges owned", `${count(it.owned)} of ${count(it.ranges)}`],
           ["Members", count(it.members)],
           ["Identity", line(it.identity, 80)],
+          ...leaseFigures(it.lease),
         ],
         { notes: it.trouble, level: it.trouble ? "warning" : "", share: it.owned / it.ranges },
       ),
@@ -425,6 +426,15 @@ function memoryPart({ resident, budget }) {
   });
 }
 
+/** Figures of a Lease, null for none: its name, and the time since its last renewal. */
+function leaseFigures(lease) {
+  const name = ["Lease", line(lease?.name ?? "–", 80)];
+  if (!lease) return [name, ["Lease age", "–"]];
+  if (!lease.holder) return [name, ["Lease age", "not held"]];
+  const text = `${age(lease.age)} of ${duration(lease.duration)}`;
+  return [name, ["Lease age", text, lease.age > lease.duration ? "warning" : ""]];
+}
+
 function managerPart(manager) {
   const role = !manager.elects ? "no election" : manager.leads ? "leads" : "follows";
   return part(
@@ -434,6 +444,7 @@ function managerPart(manager) {
       ["Role", manager.running ? role : "not running"],
       ["Leader", line(manager.leader || "–", 80)],
       ["Identity", line(manager.identity || "–", 80)],
+      ...(manager.elects ? leaseFigures(manager.lease) : []),
     ],
     {
       notes: manager.not_ready.length ? `Not ready: ${manager.not_ready.join("; ")}` : "",
