@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
     from aioinformer.web.checks import Check
-    from aioinformer.web.dashboard.app import Dashboard, DashboardOptions
+    from aioinformer.web.dashboard.app import DashboardOptions
     from aioinformer.web.health import HasInformers
     from aioinformer.web.responses import Render, Responder
 
@@ -344,8 +344,8 @@ def dashboard(
 
         app.add_subapp("/dashboard", dashboard(factory=factory, guard=is_admin))
 
-    Whoever reaches it sees all objects of the informers, without the data of Secrets:
-    pass a `guard`, or protect it by middlewares of the app.
+    Everybody who can open it sees all objects of the informers, without the data of
+    Secrets: pass a `guard`, or protect it by middlewares of the app.
 
     Args:
         factory: Factory whose informers are shown.
@@ -355,12 +355,29 @@ def dashboard(
     Raises:
         OptionsError: See `Dashboard`.
     """
-    from aioinformer.web.dashboard.app import Dashboard
+    from aioinformer.web.dashboard.app import HEADERS as PAGE_HEADERS
+    from aioinformer.web.dashboard.app import Dashboard, PageRequest
 
     page = Dashboard(factory=factory, manager=manager, **options)
+    headers = HEADERS | PAGE_HEADERS
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        return await _show(page, request)
+        # Empty at the mount itself without its slash. An app of its own is mounted at "".
+        path = request.match_info.get("path")
+        slash = path is not None or request.path.endswith("/")
+        given = request.headers
+        asked = PageRequest(
+            request.method,
+            f"/{path or ''}" if slash else "",
+            tuple(request.query.items()),
+            {it.lower(): ", ".join(given.getall(it)) for it in given},
+            request.path,
+        )
+        found = await page.respond(asked)
+        if isinstance(found, HTTPResponse):
+            return _response(found)
+
+        return await _streamed(request, headers, partial(page.send, found))
 
     async def close(_: web.Application) -> None:
         page.close()
@@ -371,27 +388,6 @@ def dashboard(
 
     app.on_shutdown.append(close)
     return app
-
-
-async def _show(page: Dashboard, request: web.Request) -> web.StreamResponse:
-    from aioinformer.web.dashboard.app import HEADERS as PAGE_HEADERS
-    from aioinformer.web.dashboard.app import PageRequest
-
-    # Empty at the mount itself without its slash. As an app of its own, it is mounted at "".
-    path = request.match_info.get("path")
-    slash = path is not None or request.path.endswith("/")
-    asked = PageRequest(
-        request.method,
-        f"/{path or ''}" if slash else "",
-        tuple(request.query.items()),
-        {it.lower(): ", ".join(request.headers.getall(it)) for it in request.headers},
-        request.path,
-    )
-    answer = await page.respond(asked)
-    if isinstance(answer, HTTPResponse):
-        return _response(answer)
-
-    return await _streamed(request, HEADERS | PAGE_HEADERS, partial(page.send, answer))
 
 
 def routes_of(responders: Mapping[str, Responder]) -> list[web.RouteDef]:

@@ -197,8 +197,8 @@ def dashboard(
 
         app.mount("/dashboard", dashboard(factory=factory, guard=is_admin))
 
-    Whoever reaches it sees all objects of the informers, without the data of Secrets:
-    pass a `guard`, or protect it by a middleware. Streams end as those of
+    Everybody who can open it sees all objects of the informers, without the data of
+    Secrets: pass a `guard`, or protect it by a middleware. Streams end as those of
     `event_stream`.
 
     Args:
@@ -355,17 +355,19 @@ class DashboardApp:
     """
 
     def __init__(self, page: Dashboard) -> None:
+        from aioinformer.web.dashboard.app import HEADERS as PAGE_HEADERS
+        from aioinformer.web.dashboard.app import PageRequest
+
         self.page = page
         """Dashboard. `page.close()` ends all readers."""
+        self._headers = HEADERS | PAGE_HEADERS
+        self._request = PageRequest
 
     def __repr__(self) -> str:
         return f"<DashboardApp {self.page!r}>"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
-        from aioinformer.web.dashboard.app import HEADERS as PAGE_HEADERS
-        from aioinformer.web.dashboard.app import PageRequest
-
         if not await is_request(scope, receive, send):
             return
 
@@ -380,7 +382,7 @@ class DashboardApp:
 
         names = {name.decode("latin-1").lower() for name, _ in scope["headers"]}
         headers = {it: _header(scope, it.encode("latin-1")) for it in names}
-        asked = PageRequest(scope["method"], path, query, headers, scope["path"])
+        asked = self._request(scope["method"], path, query, headers, scope["path"])
         answer = await self.page.respond(asked)
         if isinstance(answer, HTTPResponse):
             await send_response(scope, send, answer)
@@ -389,7 +391,7 @@ class DashboardApp:
                 scope,
                 receive,
                 send,
-                HEADERS | PAGE_HEADERS,
+                self._headers,
                 partial(self.page.send, answer),
             )
 

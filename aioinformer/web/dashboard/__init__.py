@@ -2,7 +2,7 @@
 
     app             `Dashboard`: paths, headers, the guard, readers
     sources         the informers and controllers that are shown
-    overview, trouble   state of all of them and of the loop, and what is wrong
+    overview, trouble   state of all of them and of the loop, and the problems
     rows            live tables of objects
     states          the states of objects that were seen, and rates of changes
     object_page     one object: its states, and

@@ -22,12 +22,13 @@ from aioinformer.errors import (
 )
 from aioinformer.informer.factory import SharedInformerFactory
 from aioinformer.model.callables import check_takes
+from aioinformer.model.validation import shown
 from aioinformer.web.connections import WRITE_SECONDS, Connections, TooManyReaders
 from aioinformer.web.dashboard.object_page import ObjectPages
 from aioinformer.web.dashboard.overview import Overview
 from aioinformer.web.dashboard.reconciles import ACTIONS, ReconcileHistory, act
 from aioinformer.web.dashboard.rows import LiveTables, TooManyTables
-from aioinformer.web.dashboard.sources import NotShown, Sources
+from aioinformer.web.dashboard.sources import NotShown, Sources, find_informer
 from aioinformer.web.dashboard.states import MAX_BYTES, StateHistory
 from aioinformer.web.responses import HTTPResponse, refusal
 
@@ -119,8 +120,8 @@ class DashboardOptions(TypedDict, total=False):
 class Dashboard:
     """Page that shows what informers and controllers do, for any web framework.
 
-    It is read-only, unless `actions=True`. Whoever reaches it sees all objects of the
-    informers, without the data of Secrets, so put a guard before it.
+    It is read-only, unless `actions=True`. Everybody who can open it sees all objects of
+    the informers, without the data of Secrets, so pass a guard.
 
     While no page is open, it costs one to three microseconds for each change: it keeps
     the states of changed objects, up to `history_bytes`. An open page costs a few
@@ -298,17 +299,17 @@ class Dashboard:
             case "/api/overview":
                 return self._feed(self._overview.feed)
             case "/api/rows":
-                table = self._tables.feed(
-                    self._informer(value("informer")), request.query
-                )
+                informers = self._sources.informers()
+                informer = find_informer(informers, value("informer"))
+                table = self._tables.feed(informer, request.query)
                 return self._feed(table.run)
             case "/api/object":
                 page = self._objects.feed(value("informer"), value("key"))
                 return self._feed(page.run)
             case "/api/controller":
                 controller = self._controller(value("name"))
-                informer = self._sources.id_of(controller.informers[0])
-                return self._feed(partial(self._reconciles.feed, controller, informer))
+                place = self._sources.id_of(controller.informers[0])
+                return self._feed(partial(self._reconciles.feed, controller, place))
             case "/api/state":
                 number = value("number")
                 if not (number.isascii() and number.isdigit() and len(number) < 20):
@@ -357,17 +358,10 @@ class Dashboard:
         now = datetime.now(tz=UTC).timestamp()
         return self._reconciles.reconciles_of(informer, key, now)
 
-    def _informer(self, name: str) -> SharedInformer:
-        informer = self._sources.informers().get(name)
-        if informer is None:
-            raise NotShown(f"no informer {name!r}")
-
-        return informer
-
     def _controller(self, name: str) -> Controller:
         controller = self._sources.controllers().get(name)
         if controller is None:
-            raise NotShown(f"no controller {name!r}")
+            raise NotShown(f"there is no controller {shown(name)}")
 
         return controller
 

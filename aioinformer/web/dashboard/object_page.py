@@ -16,7 +16,7 @@ from aioinformer.model.validation import shown
 from aioinformer.web.dashboard.object_body import details_of, shown_body
 from aioinformer.web.dashboard.object_events import FoundEvents, events_about
 from aioinformer.web.dashboard.owner_graph import kind_of, owner_graph, trouble_of
-from aioinformer.web.dashboard.sources import NotShown
+from aioinformer.web.dashboard.sources import NotShown, find_informer
 from aioinformer.web.responses import encode_json_event
 
 if TYPE_CHECKING:
@@ -163,10 +163,7 @@ class ObjectPages:
         return json_codec.dumps({"number": number, "body": body, "hidden": hidden})
 
     def _informer(self, place: str, key: str) -> SharedInformer:
-        informer = self._sources.informers().get(place)
-        if informer is None:
-            raise NotShown(f"there is no informer {shown(place)}")
-
+        informer = find_informer(self._sources.informers(), place)
         namespace, slash, name = key.partition("/")
         complete = bool(namespace and name) if slash else bool(key)
         resource = informer.resource

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioinformer.errors import AioInformerError
+from aioinformer.model.validation import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aioinformer.client.client import Client
     from aioinformer.controller.controller import Controller
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.factory import SharedInformerFactory
     from aioinformer.informer.shared_informer import SharedInformer
 
-__all__ = ["NotShown", "Sources"]
+__all__ = ["NotShown", "Sources", "find_informer"]
 
 
 class NotShown(AioInformerError):
@@ -135,3 +136,22 @@ class Sources:
 
         self._ids[informer] = name
         self._added(informer)
+
+
+def find_informer(
+    informers: Mapping[str, SharedInformer], place: str
+) -> SharedInformer:
+    """Return the informer with an id.
+
+    Args:
+        informers: Informers by their ids.
+        place: Id of the informer, from a request.
+
+    Raises:
+        NotShown: If there is no such informer.
+    """
+    informer = informers.get(place)
+    if informer is None:
+        raise NotShown(f"there is no informer {shown(place)}")
+
+    return informer

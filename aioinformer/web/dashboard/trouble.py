@@ -1,4 +1,4 @@
-"""What is wrong, in words, by the JSON of an overview. Pure."""
+"""Problems in words, from the JSON of an overview. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SAFE = "!'()*"
 
 
 class Trouble(NamedTuple):
-    """Something that is wrong.
+    """Problem of a part of the program.
 
     Attributes:
         level: `"error"` if something does not work, else `"warning"`.
         what: Part that is affected, such as `"informer pods"`.
-        text: What is wrong.
+        text: Description of the problem.
         link: Place on the dashboard.
         page: Page of the documentation about it.
     """
@@ -39,7 +39,7 @@ class Trouble(NamedTuple):
 
 
 def trouble_in(overview: Mapping[str, Any]) -> list[Trouble]:
-    """Return what is wrong, errors first.
+    """Return the problems, errors first.
 
     Args:
         overview: JSON of `Overview.snapshot`, still without its `trouble`.

@@ -140,7 +140,7 @@ async def test_outages_are_shown_within_two_seconds() -> None:
                     await server.start()
                     await shows(tab, "All fine")
 
-            await shows(tab, "No contact with the program")
+            await shows(tab, "No connection to the program")
             # The page keeps what it knows.
             await shows(tab, "pods")
 

@@ -107,10 +107,10 @@ function showContact({ state, text, since }) {
     const when = lostSince > 1 ? ` since ${clock(lostSince / 1000)}` : "";
     setText(
       byId("outage"),
-      `No contact with the program${when}. ${sentence(text)} ` +
+      `No connection to the program${when}. ${sentence(text)} ` +
         (app.overview ? "The page shows the last known state and tries again." : "Trying again."),
     );
-    setState(contact, "error", "No contact");
+    setState(contact, "error", "No connection");
   } else if (state === "live") setState(contact, "ok", "Live");
   nameWindow();
 }
@@ -176,7 +176,7 @@ function nameWindow() {
   if (errors) state = "error";
   if (lostSince || !app.overview) state = "lost";
   const where = view?.path.length > 1 ? `${line(view.path.at(-1)[0], 80)} · ` : "";
-  const prefix = lostSince ? "No contact · " : errors ? `${plural(errors, "error")} · ` : "";
+  const prefix = lostSince ? "No connection · " : errors ? `${plural(errors, "error")} · ` : "";
   document.title = `${prefix}${where}${line(app.overview?.title ?? "aioinformer", 60)}`;
   setAttribute(
     byId("icon"),

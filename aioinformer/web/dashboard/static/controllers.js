@@ -252,7 +252,7 @@ export function causesText(causes) {
 
 const ACTIONS = {
   requeue: ["Requeue", "Reconcile now", "was queued"],
-  forget: ["Forget", "Drop the delayed retry and the count of failures", "was forgotten"],
+  forget: ["Forget", "Drop the next attempt and reset the failures", "was forgotten"],
 };
 
 function actionButton(action, controller, key, say) {

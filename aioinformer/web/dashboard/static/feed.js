@@ -37,7 +37,7 @@ export function openFeed(url, { onData, onState = () => {}, silence = () => 0 })
     if (!silence()) return;
     watch = setTimeout(() => {
       // What arrived while the page was busy is read first.
-      watch = setTimeout(() => fail("The program does not answer."), 50);
+      watch = setTimeout(() => fail("The program does not respond."), 50);
     }, silence() - 50);
   }
 

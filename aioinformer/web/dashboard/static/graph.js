@@ -10,7 +10,7 @@ const ACROSS = 36;
 const DOWN = 10;
 
 /** Returns the layer of each node: one more than its deepest owner. Circles are cut. */
-export function layers(nodes, edges) {
+function layers(nodes, edges) {
   const owners = new Map(nodes.map((it) => [it.id, []]));
   for (const [owner, owned] of edges) {
     if (owners.has(owner) && owners.has(owned)) owners.get(owned).push(owner);

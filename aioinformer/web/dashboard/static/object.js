@@ -257,7 +257,7 @@ function stateEntry(it, change) {
     {
       type: "button",
       class: "link",
-      title: "Show what changed",
+      title: "Show the changes",
       onclick: () => change.choose(it.number - 1, it.number),
     },
     line(word, 40),
@@ -405,7 +405,7 @@ function differencePanel(query) {
 
   function whenText(number) {
     const state = states.find((it) => it.number === number);
-    if (!state) return "a forgotten state";
+    if (!state) return "a state that is not kept any more";
     const version = `version ${line(state.version, 40)}`;
     return state.time ? `${clock(state.time)} (${version})` : version;
   }

@@ -514,7 +514,7 @@ function cellClass(column) {
   return column === "NAME" ? "cell name" : "cell";
 }
 
-/** Lets the light of a changed row go out. */
+/** Fades the highlight of a changed row. */
 function fade(element) {
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
   element.animate(

@@ -1,4 +1,4 @@
-/** Overview: what is wrong, a tile for each informer and controller, and the program. */
+/** Overview: problems, a tile for each informer and controller, and the program. */
 
 import { age, bytes, count, duration, line, plural, rate } from "./format.js";
 import {
@@ -97,7 +97,7 @@ function controllersSummary(controllers) {
   ].join(" · ");
 }
 
-// ------------------------------------------------------------ what is wrong
+// ------------------------------------------------------------ problems
 
 function verdictPart() {
   const mark = h("span", { class: "mark" }, shape("idle"));
@@ -226,7 +226,7 @@ function tileFrame(name, href, unit, noun, names) {
   return parts;
 }
 
-/** Level of a tile: what the list of trouble says, else its own. */
+/** Level of a tile: of the list of problems, else its own. */
 function setTileState(tile, trouble, own, word) {
   const level = trouble || own;
   setState(tile.state, level, word);
