@@ -211,7 +211,8 @@ class Overview:
             "elects": elector is not None,
             "identity": "" if elector is None else elector.identity,
             "leader": "" if elector is None else elector.leader,
-            "lease": None if elector is None else _lease(elector.lease),
+            # A replica that has ended observes the Lease no more.
+            "lease": _lease(elector.lease) if elector and manager.running else None,
             "not_ready": [
                 f"{name}: {redacted(why)}" if self._reasons else name
                 for name, why in reasons.items()
