@@ -35,8 +35,10 @@ class MemoryBudget:
 
     It counts stored objects, with their share of the indexes, and those of lists that
     are being received. The program itself comes on top, and so do objects that it keeps
-    and notifications that slow handlers have not taken yet. A relist of objects that
-    have all changed has both states of them for a moment. Requires the `zstd` extra.
+    and notifications that slow handlers have not taken yet. While a relist is received,
+    both states of the objects that it has changed are in memory. If there is no room for
+    that, the new bodies are stored as their differences from the compressed old ones,
+    until the list has replaced the store. Requires the `zstd` extra.
 
     Args:
         limit: Bytes, such as `2 * 2**30`; a text such as `"2GiB"`, or `"2Gi"` as in a
@@ -103,6 +105,9 @@ class MemoryStatus:
 
     compressed: int
     """Number of those whose bodies are compressed."""
+
+    differences: int
+    """Number of those whose bodies are differences, since the last relist."""
 
     managed_fields_dropped: bool
     """True once managed fields were dropped, which lasts until the factory ends."""

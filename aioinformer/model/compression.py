@@ -8,7 +8,7 @@ it, so owners of a body also keep its `Codec`.
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import count, islice
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -27,6 +27,7 @@ __all__ = [
     "Codec",
     "Compression",
     "Compressor",
+    "DifferenceCodec",
     "check_compression",
     "train",
 ]
@@ -47,6 +48,11 @@ LEAST_BODY: Final = 200
 _MOST_KEPT: Final = 0.9
 
 _LEVEL: Final = 3
+# Of a difference: higher levels take longer and find no more.
+_DIFFERENCE_LEVEL: Final = 1
+# Larger bodies are not stored as differences: one of this size takes 6 ms.
+_LARGEST_DIFFERENCE: Final = 1024 * 1024
+_LEAST_WINDOW_LOG: Final = 10
 _DICTIONARY_BYTES: Final = 64 * 1024
 # Only the beginning of a larger body is used.
 _SAMPLE_BYTES: Final = 16 * 1024
@@ -62,6 +68,10 @@ _HELD_OUT: Final = 5
 # other, use different ones. zstd reserves numbers below 2**15 and from 2**31 on.
 _NUMBERS: Final = range(2**15, 2**31)
 _used: Final[set[int]] = set()
+# Stored differences begin with a number of their own, as equal ones to different bodies
+# would have different contents.
+_differences: Final = count()
+_NUMBER_BYTES: Final = 8
 _choose: Final = SystemRandom().choice  # differs in a forked process
 
 
@@ -163,6 +173,94 @@ class Codec:
         """Return the size of a body before its compression, which its head has."""
         size: int = self._zstandard.frame_content_size(body)
         return size
+
+
+class DifferenceCodec:
+    """Codec of a body that is stored as its difference from another body.
+
+    A body of 8 KB of which little has changed takes 50 bytes. Storing it as a difference
+    takes 40 microseconds, reading it 30. Usable from any thread.
+
+    Args:
+        base: The other body, as it is stored.
+        codec: Codec of the other body.
+    """
+
+    __slots__ = ("_base", "_codec")
+
+    def __init__(self, base: bytes, codec: Codec) -> None:
+        self._base = base
+        self._codec = codec
+
+    def pack(self, body: bytes) -> bytes | None:
+        """Return the difference, unless it takes more than half of the other body.
+
+        Args:
+            body: JSON.
+
+        Returns:
+            Stored body; None if it would be too large, or cannot be made, and for bodies
+            above 1 MiB.
+
+        Raises:
+            InternalError: If the other body is damaged.
+        """
+        size = len(body) + self._codec.size_of(self._base)
+        if size > 2 * _LARGEST_DIFFERENCE:
+            return None
+
+        package = _zstandard()
+        # The usual window and table would not reach back over large bodies.
+        reach = max(_LEAST_WINDOW_LOG, size.bit_length())
+        try:
+            found = package.ZstdCompressor(
+                compression_params=package.ZstdCompressionParameters.from_level(
+                    _DIFFERENCE_LEVEL,
+                    window_log=reach,
+                    hash_log=reach,
+                    write_checksum=True,
+                ),
+                dict_data=self._dictionary("the stored state"),
+            ).compress(body)
+        except (package.ZstdError, MemoryError):
+            return None
+
+        if len(found) > len(self._base) // 2:
+            return None
+
+        return next(_differences).to_bytes(_NUMBER_BYTES) + bytes(found)
+
+    def read(self, body: bytes, what: str) -> bytes:
+        """Return the JSON of a result of `pack`.
+
+        Args:
+            body: Stored body.
+            what: Name of the body in errors.
+
+        Raises:
+            InternalError: If it or the other body is damaged.
+        """
+        package = _zstandard()
+        try:
+            dictionary = self._dictionary(what)
+            raw: bytes = package.ZstdDecompressor(dict_data=dictionary).decompress(
+                memoryview(body)[_NUMBER_BYTES:], allow_extra_data=False
+            )
+        except (package.ZstdError, MemoryError) as exc:
+            raise InternalError(f"{what}: cannot decompress its body: {exc}") from exc
+
+        return raw
+
+    def size_of(self, body: bytes) -> int:
+        """Return the size of its JSON."""
+        return self._codec.size_of(body[_NUMBER_BYTES:])
+
+    def _dictionary(self, what: str) -> zstandard.ZstdCompressionDict:
+        package = _zstandard()
+        made: zstandard.ZstdCompressionDict = package.ZstdCompressionDict(
+            self._codec.read(self._base, what), package.DICT_TYPE_RAWCONTENT
+        )
+        return made
 
 
 class Compressor:

@@ -18,6 +18,7 @@ from aioinformer.model.object_meta import LabelTable, read_object_meta
 from aioinformer.model.paths import Path, path_reader, steps_of
 from aioinformer.model.resources import kind_of_model
 from aioinformer.model.views import (
+    DifferenceContext,
     ObjectContext,
     ReadOnlyDict,
     Refusal,
@@ -88,7 +89,7 @@ class KubeObject(
     uid: str
     resource_version: str
     label_set: dict[str, str]
-    context: ObjectContext
+    context: ObjectContext | DifferenceContext
 
     @classmethod
     def of(cls, source: Mapping[str, Any] | bytes) -> KubeObject:

@@ -27,6 +27,8 @@ from typing import (
     overload,
 )
 
+import msgspec
+
 from aioinformer import json_codec
 from aioinformer.errors import DecodeError
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Iterable, Iterator
 
-    from aioinformer.model.compression import Codec
+    from aioinformer.model.compression import Codec, DifferenceCodec
     from aioinformer.model.resource import Resource
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "LARGEST_DECODED_KEPT",
     "READ_ONLY",
     "DecodedBodies",
+    "DifferenceContext",
     "ObjectContext",
     "ReadOnlyDict",
     "ReadOnlyList",
@@ -207,6 +210,11 @@ class ObjectContext:
         """Context for objects of the same informer whose bodies are JSON."""
         return self if self._plain is None else self._plain
 
+    def note_read(self, key: str) -> None:
+        """Note that a compressed body is read, if that is wanted."""
+        if self._reads is not None:
+            self._reads.append(key)
+
     def raw(self, body: bytes, key: str) -> bytes:
         """Return the JSON of the stored body of an object. Callable from any thread.
 
@@ -216,9 +224,7 @@ class ObjectContext:
         if self.codec is None:
             return body
 
-        if self._reads is not None:
-            self._reads.append(key)
-
+        self.note_read(key)
         return self.codec.read(body, f"object {key!r}")
 
     def decoded(self, body: bytes, key: str) -> dict[str, Any]:
@@ -230,24 +236,90 @@ class ObjectContext:
             DecodeError: If it is not a JSON object.
             InternalError: If the compressed body is damaged.
         """
-        bodies = self.decoded_bodies.bodies
-        found = bodies.get(body)
-        if found is not None:
-            with suppress(KeyError):  # another thread may have dropped it just now
-                bodies.move_to_end(body)
-
-            return found[0]
-
-        raw, what = self.raw(body, key), f"object {key!r}"
-        value = decode_json(raw, what)
-        if not isinstance(value, dict):
-            raise DecodeError(f"{what}: not a JSON object", offset=0)
-
-        self.decoded_bodies.keep(body, value, len(raw))
-        return value
+        return _decoded(self, body, key)
 
     def __reduce__(self) -> tuple[type[ObjectContext], tuple[Any, ...]]:
         return ObjectContext, (None, None, self.resource)
+
+
+class DifferenceContext(msgspec.Struct, gc=False, frozen=True, eq=False):
+    """Context of one object, whose body is a `DifferenceCodec`'s difference.
+
+    Such an object keeps the body of the state before. As each one has a context of its
+    own, the garbage collector does not track these, either.
+
+    Attributes:
+        base: Compressed body of the state before.
+        shared: Context of that body.
+    """
+
+    base: bytes
+    shared: ObjectContext
+
+    def __repr__(self) -> str:
+        return f"<DifferenceContext base={len(self.base)} bytes>"
+
+    @property
+    def codec(self) -> DifferenceCodec:
+        """Codec of the body."""
+        from aioinformer.model.compression import Codec, DifferenceCodec
+
+        codec = self.shared.codec
+        assert isinstance(codec, Codec), "the state before is compressed"
+        return DifferenceCodec(self.base, codec)
+
+    @property
+    def decoded_bodies(self) -> DecodedBodies:
+        """Cache of the bodies decoded last."""
+        return self.shared.decoded_bodies
+
+    @property
+    def plain(self) -> ObjectContext:
+        """Context for objects of the same informer whose bodies are JSON."""
+        return self.shared.plain
+
+    @property
+    def resource(self) -> Resource | None:
+        """Resource of metadata-only objects; None for whole ones."""
+        return self.shared.resource
+
+    def raw(self, body: bytes, key: str) -> bytes:
+        """Return the JSON of the stored body, as `ObjectContext.raw` does.
+
+        Raises:
+            InternalError: If it is damaged.
+        """
+        self.shared.note_read(key)
+        return self.codec.read(body, f"object {key!r}")
+
+    def decoded(self, body: bytes, key: str) -> dict[str, Any]:
+        """Return its decoded form, as `ObjectContext.decoded` does.
+
+        Raises:
+            DecodeError: If it is not a JSON object.
+            InternalError: If the compressed body is damaged.
+        """
+        return _decoded(self, body, key)
+
+
+def _decoded(
+    context: ObjectContext | DifferenceContext, body: bytes, key: str
+) -> dict[str, Any]:
+    cache = context.decoded_bodies
+    found = cache.bodies.get(body)
+    if found is not None:
+        with suppress(KeyError):  # another thread may have dropped it just now
+            cache.bodies.move_to_end(body)
+
+        return found[0]
+
+    raw, what = context.raw(body, key), f"object {key!r}"
+    value = decode_json(raw, what)
+    if not isinstance(value, dict):
+        raise DecodeError(f"{what}: not a JSON object", offset=0)
+
+    cache.keep(body, value, len(raw))
+    return value
 
 
 def read_only(value: Any) -> Any:

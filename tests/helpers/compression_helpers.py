@@ -14,9 +14,10 @@ from informer_helpers import running, settle
 from json_helpers import written
 from pipeline_helpers import Rig
 
+from aioinformer.informer.store.compressor import BodyCompressor
 from aioinformer.model import KubeObject
 from aioinformer.model.compression import Compressor, train
-from aioinformer.model.views import ObjectContext
+from aioinformer.model.views import DifferenceContext, ObjectContext
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -74,6 +75,15 @@ def compressed(obj: KubeObject, compressor: Compressor | None = None) -> KubeObj
         obj.label_set,
         ObjectContext(compressor.codec, obj.context.plain),
     )
+
+
+def differing(new: KubeObject, old: KubeObject) -> KubeObject:
+    """Return an object as a list stores it that differs little from a stored one."""
+    compressor = BodyCompressor("zstd")
+    compressor.differs = True
+    made = compressor.pack_listed(new, old)
+    assert isinstance(made.context, DifferenceContext)
+    return made
 
 
 def is_compressed(obj: KubeObject) -> bool:

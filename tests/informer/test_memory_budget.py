@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import random
 import tracemalloc
@@ -18,25 +19,27 @@ from conftest import pod
 from fake_source import FakeSource, Page, Stream, added, deleted, error_event, modified
 from informer_helpers import Even, running, settle
 from metrics_helpers import PlainSink
+from namespace_helpers import slow_machine
 
 from aioinformer import SharedInformer, SharedInformerFactory
 from aioinformer.errors import OptionsError, TransportError
 from aioinformer.informer import MemoryBudget
 from aioinformer.informer.memory_budget import memory_limit
 from aioinformer.informer.store.compressor import BodyCompressor
-from aioinformer.informer.store.memory_limiter import MemoryLimiter
-from aioinformer.informer.store.stored_bytes import OBJECT_BYTES
+from aioinformer.informer.store.memory_limiter import BudgetedStore, MemoryLimiter
+from aioinformer.informer.store.stored_bytes import OBJECT_BYTES, StoredBytes
 from aioinformer.model import KubeObject
 from aioinformer.model.resources import CONFIG_MAPS, PODS
-from aioinformer.model.views import ObjectContext
+from aioinformer.model.views import DifferenceContext, ObjectContext
 from aioinformer.testing import APIServer
 from aioinformer.web.health import readyz
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
     from aioinformer.informer import MemoryStatus
+    from aioinformer.model.compression import Compression
 
 MIB = 2**20
 
@@ -57,7 +60,7 @@ class Limited:
     async def __aenter__(self) -> Self:
         self._keeper = asyncio.create_task(self.limiter.run())
         self._running = running(self.pods.run())
-        await self._running.__aenter__()
+        self.life = await self._running.__aenter__()
         await self.pods.wait_synced(timeout=30)
         await settle()
         return self
@@ -70,6 +73,10 @@ class Limited:
     @property
     def memory(self) -> MemoryStatus:
         return self.limiter.status()
+
+    @property
+    def stored(self) -> list[KubeObject]:
+        return self.pods.indexer.list()
 
     def names(self, *, compressed: bool) -> set[str]:
         found = self.pods.indexer.list()
@@ -95,6 +102,24 @@ def overhead_of(informer: SharedInformer) -> int:
     counts = [it.bytes for it in informer._sources.pipelines_in_memory]
     ordered = sum(len(it.plain or ()) for it in counts if it is not None)
     return len(informer.indexer) * OBJECT_BYTES + ordered * 115
+
+
+def is_difference(obj: KubeObject) -> bool:
+    return isinstance(obj.context, DifferenceContext)
+
+
+def nearly_full() -> tuple[Limited, Callable[[], Awaitable[None]]]:
+    """Return an informer with compression, and how it gets a list that hardly fits."""
+    pages = Page(webs(600), version=600), Page(webs(600, 5000), version=9000)
+    streams = Stream(), Stream()
+    limited = Limited(100 * MIB, *pages, watches=streams, compression="zstd")
+
+    async def relist() -> None:
+        limited.limiter._limit = int(1.03 * limited.memory.held)
+        streams[0].send(error_event(410, "Expired"))
+        await asyncio.sleep(5)
+
+    return limited, relist
 
 
 def webs(count: int, version: int = 1, first: int = 0) -> list[KubeObject]:
@@ -280,6 +305,199 @@ async def test_relist_of_everything_ends_within_the_budget() -> None:
         assert not limited.memory.over
 
 
+async def test_relist_that_hardly_fits_is_stored_as_differences() -> None:
+    objects, again = webs(3000), webs(3000, 5000)
+    pages = Page(objects, version=3000), Page(again, version=9000)
+    streams = Stream(), Stream()
+    async with Limited(10 * MIB, *pages, watches=streams, compression="zstd") as it:
+        alone = it.memory.held
+
+    seen: list[KubeObject] = []
+    most = 0
+
+    def changed(_: KubeObject, new: KubeObject) -> None:
+        seen.append(new)
+
+    limit = int(1.1 * alone)
+    streams = Stream(), Stream()
+    async with Limited(limit, *pages, watches=streams, compression="zstd") as limited:
+        count = limited.limiter.changed
+
+        def counted(by: int) -> None:
+            nonlocal most
+            count(by)
+            most = max(most, limited.memory.held)
+
+        limited.limiter.changed = counted  # type: ignore[method-assign]
+        limited.pods.add_event_handler(on_update=changed)
+        streams[0].send(error_event(410, "Expired"))
+        await asyncio.sleep(5)
+        limited.check(again)
+        assert not any(is_difference(it) for it in limited.stored)
+        assert limited.names(compressed=False) == set()
+        assert not limited.memory.over
+
+    assert {it.key: it for it in seen} == {it.key: it for it in again}
+    assert sum(map(is_difference, seen)) > 2000
+    assert most < 1.6 * alone
+
+
+@pytest.mark.parametrize("relisted", [False, True])
+async def test_handler_added_while_a_list_is_counted_knows_all_of_it(
+    relisted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_machine(monkeypatch)
+    streams, known = (Stream(), Stream()), {}
+    pages = Page(webs(50), version=100), Page(webs(60, 1000), version=2000)
+    limited = Limited(100 * MIB, *pages, watches=streams)
+    count = StoredBytes.listed
+
+    def note(obj: KubeObject) -> None:
+        known[obj.key] = obj
+
+    async def counted(self: StoredBytes, now: Any, before: Any) -> None:
+        if now and bool(before) is relisted:
+            asyncio.get_running_loop().call_soon(
+                lambda: limited.pods.add_event_handler(
+                    on_add=note, on_update=lambda _, new: note(new)
+                )
+            )
+
+        await count(self, now, before)
+
+    monkeypatch.setattr(StoredBytes, "listed", counted)
+    async with limited:
+        streams[0].send(error_event(410, "Expired"))
+        await asyncio.sleep(5)
+        assert known == {it.key: it for it in limited.stored}
+
+
+async def test_informer_that_ends_meanwhile_is_counted_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow_machine(monkeypatch)
+    limited, relist = nearly_full()
+    packs = 0
+
+    def packed(store: BudgetedStore, key: str) -> None:
+        nonlocal packs
+        pack(store, key)
+        packs += 1
+        if packs == 10:
+            limited.life.cancel()
+
+    pack = BudgetedStore.pack_difference
+    monkeypatch.setattr(BudgetedStore, "pack_difference", packed)
+    async with limited:
+        await relist()
+        assert packs >= 10
+        assert limited.life.done()
+        assert (limited.memory.objects, limited.memory.held) == (0, 0)
+
+
+async def test_unreadable_difference_counts_with_the_body_that_it_keeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limited, relist = nearly_full()
+    damaged: list[str] = []
+
+    def packed(store: BudgetedStore, key: str) -> None:
+        if not damaged:
+            damaged.append(key)
+            stored: Any = limited.pods.indexer.contents.objects
+            obj = stored[key]
+            stored[key] = msgspec.structs.replace(obj, body=obj.body[:-1])
+
+        pack(store, key)
+
+    pack = BudgetedStore.pack_difference
+    monkeypatch.setattr(BudgetedStore, "pack_difference", packed)
+    async with limited:
+        await relist()
+        assert damaged
+        assert limited.memory.differences == 1
+        limited.limiter._limit = limited.memory.held // 2
+        limited.limiter.changed(0)
+        await asyncio.sleep(5)
+        assert limited.memory.over
+
+
+async def test_further_measures_are_taken_though_a_list_comes_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fields(it: int) -> list[dict[str, str]]:
+        return [{"manager": random.Random(it).randbytes(1000).hex()}]
+
+    lists = [
+        [web(f"w-{it}", first + it, managedFields=fields(it)) for it in range(600)]
+        for first in (1, 6000)
+    ]
+    streams = Stream(), Stream()
+    pages = [Page(it, version=5000 * (1 + n)) for n, it in enumerate(lists)]
+    limited = Limited(
+        100 * MIB,
+        *pages,
+        watches=streams,
+        compression="zstd",
+        drop_managed_fields=True,
+    )
+    train_again, times = BudgetedStore.train_again, 0
+
+    async def slow(store: BudgetedStore) -> bool:
+        nonlocal times
+        times += 1
+        if times == 1:
+            streams[0].send(error_event(410, "Expired"))
+            while limited.stored[0].resource_version != "6000":
+                await asyncio.sleep(0.1)
+
+        return await train_again(store)
+
+    monkeypatch.setattr(BudgetedStore, "train_again", slow)
+    async with limited:
+        limited.limiter._limit = int(0.9 * limited.memory.held)
+        limited.limiter.changed(0)
+        await asyncio.sleep(60)
+        assert limited.memory.managed_fields_dropped
+        assert limited.memory.held <= limited.memory.limit
+
+
+async def test_budget_stays_exceeded_while_namespaces_are_listed(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    limiter = MemoryLimiter(MemoryBudget("10MiB"))
+    streams = {it: (Stream(), Stream()) for it in "ab"}
+    sources = {}
+    for namespace, number in (("a", 300), ("b", 900)):
+        pages = [
+            Page(
+                [web(f"w{it}", n + it, namespace=namespace) for it in range(number)],
+                version=n + 5000,
+            )
+            for n in (1, 10_000)
+        ]
+        sources[namespace] = FakeSource(pages, streams[namespace])
+
+    pods = SharedInformer(
+        sources, name="pods", rng=Even(), limiter=limiter, compression="zstd"
+    )
+    pods.add_event_handler(on_update=lambda _old, _new: None)
+    async with running(limiter.run()), running(pods.run()):
+        await pods.wait_synced(timeout=30)
+        await settle()
+        limiter._limit = int(0.5 * limiter.held)
+        limiter.changed(0)
+        await asyncio.sleep(5)
+        slow_machine(monkeypatch)
+        for namespace in "ab":
+            streams[namespace][0].send(error_event(410, "Expired"))
+
+        await asyncio.sleep(30)
+        assert limiter.status().over
+        assert "within the limit again" not in caplog.text
+
+
 async def test_relist_keeps_the_order_of_changes() -> None:
     objects, streams = webs(1000), (Stream(), Stream())
     limit = int(size_of(objects) * 1.2)
@@ -323,10 +541,12 @@ async def test_count_and_store_are_right_after_any_changes(seed: int) -> None:
     expected = {it.key: it for it in webs(300)}
     streams = [Stream() for _ in range(8)]
     lists = [Page(list(expected.values()), version=version)]
+    compression: Compression | None = rng.choice([None, "zstd"])
     limited = Limited(
         rng.choice([2, 3]) * MIB // 2,
         *lists,
         watches=tuple(streams),
+        compression=compression,
         drop_managed_fields=rng.random() < 0.5,
     )
     async with limited:
@@ -350,7 +570,10 @@ async def test_count_and_store_are_right_after_any_changes(seed: int) -> None:
                 await asyncio.sleep(rng.choice([0, 0.3]))
 
             await asyncio.sleep(rng.choice([0, 3]))
-            for key in rng.sample(list(expected), 20):
+            if compression:  # little room, so that lists have differences
+                limited.limiter._limit = int(limited.memory.held * 1.03)
+
+            for key in rng.sample(list(expected), rng.choice([20, 200])):
                 expected[key] = web(key.split("/")[1], version := version + 1)
 
             limited.source.lists = deque(
@@ -361,7 +584,8 @@ async def test_count_and_store_are_right_after_any_changes(seed: int) -> None:
 
         await asyncio.sleep(10)
         limited.check(expected.values())
-        assert limited.memory.held <= limited.memory.limit
+        assert limited.memory.held <= limited.memory.limit or compression
+        assert not any(is_difference(it) for it in limited.stored)
 
 
 @pytest.mark.parametrize("share", [2.0, 0.4])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from aioinformer.errors import CacheError, DecodeError
-from aioinformer.model.compression import Codec
+from aioinformer.model.compression import Codec, DifferenceCodec
 from aioinformer.model.object_meta import LabelTable
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.views import ObjectContext
@@ -150,7 +150,9 @@ class Records:
         codec = obj.context.codec
         body = obj.body
         number = _PLAIN
-        if codec is not None:
+        if isinstance(codec, DifferenceCodec):  # without the body that it differs from
+            body = obj.raw
+        elif codec is not None:
             number = codec.number or _WITHOUT_DICTIONARY
             known = txn is not None and txn is self._transaction
             if known and (codec, generation) in self._stored:

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aioinformer._tasks import in_thread
 from aioinformer._user_code import guarded_logger
-from aioinformer.errors import DecodeError
+from aioinformer.errors import DecodeError, InternalError
 from aioinformer.model.compression import (
     LEAST_BODY,
     LEAST_SAMPLES,
     SAMPLES,
+    Codec,
     Compressor,
+    DifferenceCodec,
     check_compression,
     train,
 )
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.transforms import strip_managed_fields
-from aioinformer.model.views import ObjectContext
+from aioinformer.model.views import DifferenceContext, ObjectContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -69,6 +71,8 @@ class BodyCompressor:
         """True while new bodies are compressed."""
         self.strips: bool = False
         """True to drop managed fields of bodies that are compressed."""
+        self.differs: bool = False
+        """True to store listed bodies as their differences from the stored ones."""
         self.reads: deque[str] | None = (
             deque(maxlen=_NOTED_READS) if on_demand else None
         )
@@ -125,20 +129,49 @@ class BodyCompressor:
 
         if self._context is None:
             self._context = ObjectContext(
-                compressor.codec, obj.context, reads=self.reads
+                compressor.codec, obj.context.plain, reads=self.reads
             )
 
-        if known is None:
-            known = obj
+        return _stored(obj, packed, self._context, obj if known is None else known)
 
-        return KubeObject(
-            packed,
-            known.key,
-            known.uid if known.uid == obj.uid else obj.uid,
-            obj.resource_version,
-            obj.label_set,
-            self._context,
-        )
+    def pack_listed(self, obj: KubeObject, known: KubeObject | None) -> KubeObject:
+        """Return an object of a list to store: as a call does, or as a difference.
+
+        It is stored as its difference from the stored state while this `differs`, as
+        memory is short until the list has replaced that state. `pack` it again then:
+        until that, the body of the old state stays in memory.
+
+        Args:
+            obj: Object to compress.
+            known: State of the same key that is stored now, or None.
+        """
+        if self.differs and self.on and known is not None and obj.context.codec is None:
+            codec = known.context.codec
+            if isinstance(codec, Codec):
+                made = self._difference(obj, known, codec)
+                if made is not None:
+                    return made
+
+        return self(obj, known)
+
+    def _difference(
+        self, obj: KubeObject, known: KubeObject, codec: Codec
+    ) -> KubeObject | None:
+        """Return an object whose body is its difference from a compressed one."""
+        if self.strips:
+            obj = _stripped(obj)
+
+        try:
+            body = DifferenceCodec(known.body, codec).pack(obj.body)
+        except InternalError:  # who reads the damaged state gets it
+            return None
+
+        if body is None:
+            return None
+
+        shared = known.context
+        assert isinstance(shared, ObjectContext), "its body is no difference"
+        return _stored(obj, body, DifferenceContext(known.body, shared), known)
 
     def _note(self, key: str, before: int, after: int) -> None:
         fit, recent = self._fit, self._recent
@@ -236,6 +269,23 @@ class BodyCompressor:
             100 * trained.share,
             trained.samples,
         )
+
+
+def _stored(
+    obj: KubeObject,
+    body: bytes,
+    context: ObjectContext | DifferenceContext,
+    known: KubeObject,
+) -> KubeObject:
+    """Return an object with another body, which shares strings with a known state."""
+    return KubeObject(
+        body,
+        known.key,
+        known.uid if known.uid == obj.uid else obj.uid,
+        obj.resource_version,
+        obj.label_set,
+        context,
+    )
 
 
 def _train_on(objects: list[KubeObject]) -> Compressor:

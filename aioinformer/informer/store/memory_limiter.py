@@ -3,7 +3,9 @@
 All changes of a store are small steps of one object each, in the loop's budget: an
 object is replaced by an equal one whose body is compressed, or unpacked again. Handlers
 get no notification, as nothing has changed. While a list is received for a store, its
-objects stay as they are: the list refers to those that it shows unchanged.
+objects stay as they are: the list refers to those that it shows unchanged. A list that
+hardly fits beside the store is staged as differences from its compressed bodies. They are
+compressed as usual once it has replaced the store.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from aioinformer.informer.memory_budget import MemoryStatus
 from aioinformer.informer.store.compressor import uncompressed
 from aioinformer.informer.store.stored_bytes import OBJECT_BYTES
 from aioinformer.model.compression import SAMPLES
+from aioinformer.model.views import DifferenceContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,6 +87,8 @@ class MemoryLimiter:
         self._needed = asyncio.Event()
         # True while each new body is compressed at once.
         self._packs = False
+        # True while lists are stored as differences from the stored objects.
+        self._differs = False
         # Bytes after the last measures beyond compression; 0 if there were none.
         self._measured = 0
         self._over = False
@@ -100,6 +105,7 @@ class MemoryLimiter:
             held=self.held,
             objects=sum(it.objects for it in counts),
             compressed=sum(it.compressed for it in counts),
+            differences=sum(it.differences for it in counts),
             managed_fields_dropped=self._drops,
             over=self._over,
         )
@@ -111,6 +117,7 @@ class MemoryLimiter:
         self._stores.append(store)
         store.compressor.strips = self._drops
         store.compressor.on = self._packs or store.compressor.always
+        store.compressor.differs = self._differs
 
     def leave(self, store: BudgetedStore) -> None:
         """Count a store no more."""
@@ -123,8 +130,10 @@ class MemoryLimiter:
         self.held += by
         if self.held > self._limit * _FULL:
             self.pack_new(on=True)
+            self._shorten_lists(on=True)
         elif self.held <= self._limit * _LOW:
             self.pack_new(on=False)
+            self._shorten_lists(on=False)
 
         if self.is_short:
             self._needed.set()
@@ -137,6 +146,13 @@ class MemoryLimiter:
             for store in self._stores:
                 store.compressor.on = on or store.compressor.always
 
+    def _shorten_lists(self, *, on: bool) -> None:
+        """Store what is listed from now on as differences from stored bodies, or not."""
+        if on is not self._differs:
+            self._differs = on
+            for store in self._stores:
+                store.compressor.differs = on
+
     @property
     def is_short(self) -> bool:
         """True while the stores should become smaller."""
@@ -147,6 +163,10 @@ class MemoryLimiter:
         """True while the stores alone take too much, without lists being received."""
         staged = sum(store.staged for store in self._stores)
         return self.held - staged > self._limit
+
+    def _is_unsettled(self) -> bool:
+        """Return True while stores are replaced, or have bodies of two lists."""
+        return any(store.busy or store.differences for store in self._stores)
 
     # ------------------------------------------------------------ measures
 
@@ -163,6 +183,7 @@ class MemoryLimiter:
         while True:
             await self._wait()
             self._needed.clear()
+            await self._pack_differences()
             if self.is_short:
                 await self._compress()
                 if self._exceeded:
@@ -183,6 +204,27 @@ class MemoryLimiter:
                 await self._needed.wait()
         except TimeoutError:
             pass
+
+    def replaced(self) -> None:
+        """Record that a list has replaced objects, from which it may have differences."""
+        self._needed.set()
+
+    async def _pack_differences(self) -> None:
+        """Compress the bodies that are differences from those of a former list."""
+        budget = LoopBudget.current()
+        await budget.start()
+        for store in list(self._stores):
+            while store.differences and not store.busy:
+                keys = list(store.differences.pop())
+                while keys and not store.busy:
+                    store.pack_difference(keys.pop())
+                    if budget.over():
+                        await budget.start()
+
+                if keys:
+                    store.differences.append(tuple(keys))
+
+        budget.end()
 
     async def _compress(self) -> None:
         """Compress the bodies that were not changed for the longest time."""
@@ -212,12 +254,15 @@ class MemoryLimiter:
         if self.held < self._measured * _GROWTH:
             return  # they were taken, and it has hardly grown since
 
-        if any(store.busy for store in self._stores):
+        if self._is_unsettled():
             return  # the list that is received may have fewer objects
 
         for store in list(self._stores):
             if await store.train_again():
                 await self._repack(store)
+
+        if self._is_unsettled():
+            return  # a list was received meanwhile
 
         if self._exceeded and self._budget.drop_managed_fields:
             if not self._drops:
@@ -230,7 +275,8 @@ class MemoryLimiter:
                 store.compressor.strips = True
                 await self._repack(store)
 
-        self._measured = self.held
+        if not self._is_unsettled():
+            self._measured = self.held
 
     async def _repack(self, store: BudgetedStore) -> None:
         """Compress all bodies of a store again."""
@@ -261,6 +307,9 @@ class MemoryLimiter:
 
     def _note(self) -> None:
         """Note whether the stores take too much, and log it if that has changed."""
+        if any(store.differences for store in self._stores):
+            return  # it is not known yet
+
         over = self._exceeded
         if self.held <= self._limit * _LOW:
             self._measured = 0
@@ -293,6 +342,8 @@ class BudgetedStore:
     Attributes:
         reported: Bytes that the limiter knows of.
         staged: Bytes of the list that is being received.
+        differences: Keys of objects whose bodies may be differences from those of a
+            former list, some together.
     """
 
     def __init__(
@@ -308,15 +359,20 @@ class BudgetedStore:
         self.count = count
         self.reported: int = 0
         self.staged: int = 0
+        self.differences: list[tuple[str, ...]] = []
         self._limiter = limiter
         self._indexer = indexer
         self._stored = stored
         self._changing = changing
+        self._left = False
 
     @property
     def busy(self) -> bool:
-        """True while no object can be replaced, as the store is counted or replaced."""
-        return self.count.counting or self._changing()
+        """True while no object can be replaced, as the store is counted or replaced.
+
+        Also after its pipeline has ended.
+        """
+        return self._left or self.count.counting or self._changing()
 
     def join(self) -> None:
         """Begin to count."""
@@ -325,6 +381,7 @@ class BudgetedStore:
 
     def leave(self) -> None:
         """End counting, as the pipeline has ended."""
+        self._left = True
         self._limiter.leave(self)
 
     def settle(self) -> None:
@@ -346,6 +403,16 @@ class BudgetedStore:
         self.settle()
         if staged and self._limiter.is_short:
             self._limiter.pack_new(on=True)
+
+    def replaced(self, differences: list[tuple[str, ...]]) -> None:
+        """Record that a list has replaced the objects.
+
+        Args:
+            differences: Keys of those whose bodies are differences.
+        """
+        if differences:
+            self.differences += differences
+            self._limiter.replaced()
 
     # ------------------------------------------------------------ bodies
 
@@ -378,6 +445,12 @@ class BudgetedStore:
             obj = self._stored().get(key)
             if obj is not None:
                 self._replace(key, self.compressor.pack(obj))
+
+    def pack_difference(self, key: str) -> None:
+        """Compress a body, if it is a difference."""
+        obj = self._stored().get(key)
+        if obj is not None and isinstance(obj.context, DifferenceContext):
+            self.repack(key)
 
     def repack(self, key: str) -> None:
         """Compress a body again, with the newest dictionary."""

@@ -158,6 +158,8 @@ class Pipeline:
         self._staged: StagedList | None = None
         # The complete list in the queue.
         self._committed: Contents[KubeObject] | None = None
+        # Keys of its objects whose bodies are differences from stored ones.
+        self._differences: list[tuple[str, ...]] = []
         # Its selection, if that is another one than before.
         self._selects: Selects | None = None
         # The list that follows a reset of the server's history, until it is applied.
@@ -374,6 +376,8 @@ class Pipeline:
         self._staged = None
         self._may_stage.clear()
         self._committed = staged.contents
+        staged.end_differences()
+        self._differences = staged.differences
         self._reset_list = staged.contents if after_reset else None
         self._selects = selects
         before = parts_of(self._left_out)
@@ -537,7 +541,7 @@ class Pipeline:
         elif old is not None and same and old == taken:
             staged.keep(key, old, current)
         else:
-            packed = self._compressor(taken, old)
+            packed = self._compressor.pack_listed(taken, old)
             staged.put(packed.key, packed, taken)
             if packed is taken and (self._compressor.waits or self._memory is not None):
                 staged.uncompressed.append(key)
@@ -811,6 +815,11 @@ class Pipeline:
         new, publisher = replacement.contents, self._publisher
         now = await self._complete(new)
         before = self._current()
+        if self.bytes is not None and _in_memory(new):
+            await self.bytes.listed(now, before)
+
+        # Without an await from here to the swap, unless there are handlers: one that is
+        # added meanwhile would miss the changes.
         first = not self.synced
         # Nobody has seen the stored objects that a first list replaces.
         reset = self._reset_list is new and not first
@@ -848,6 +857,11 @@ class Pipeline:
         if self._committed is new:
             self._committed = self._reset_list = None
 
+        if self._memory is not None:
+            self._memory.received(0)
+            self._memory.replaced(self._differences)
+            self._differences = []
+
         if difference is not None and (reset or difference):
             what = "list after a history reset" if reset else "relist"
             level = logging.WARNING if reset else logging.INFO
@@ -860,11 +874,6 @@ class Pipeline:
         self._waiters.replaced(before, now)
         self._confirmed()
         self._waiters.applied(self._version_in)
-        if self.bytes is not None and _in_memory(new):
-            await self.bytes.listed(now, before)
-            if self._memory is not None:
-                self._memory.received(0)
-
         freeing = old.release()
         del old, before
         await freeing

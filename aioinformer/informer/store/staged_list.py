@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.memory import MemoryContents
 from aioinformer.cache.split_dict import divided
-from aioinformer.informer.store.stored_bytes import OBJECT_BYTES
+from aioinformer.informer.store.stored_bytes import OBJECT_BYTES, body_bytes
 from aioinformer.model.compression import SAMPLES
 from aioinformer.model.object_meta import version_number
+from aioinformer.model.views import DifferenceContext
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -20,11 +21,21 @@ if TYPE_CHECKING:
 
 __all__ = ["StagedList", "newest_version"]
 
+_KEYS_TOGETHER: Final = 1024
+
 
 class StagedList:
     """Staged objects of a list, and those that the transform left out."""
 
-    __slots__ = ("bytes", "contents", "left_out", "newest", "uncompressed")
+    __slots__ = (
+        "_differing",
+        "bytes",
+        "contents",
+        "differences",
+        "left_out",
+        "newest",
+        "uncompressed",
+    )
 
     def __init__(self, contents: Contents[KubeObject]) -> None:
         self.contents: Contents[KubeObject] = contents
@@ -34,6 +45,11 @@ class StagedList:
         self.newest: str = ""
         # Keys of objects whose bodies may be compressed later.
         self.uncompressed: list[str] = []
+        # Keys of objects whose bodies are differences from stored ones, as many as are
+        # together. The garbage collector does not track tuples of strings: looking
+        # through a list of a million keys takes it 40 ms.
+        self.differences: list[tuple[str, ...]] = []
+        self._differing: list[str] = []
         # Bytes of the objects, except for those that are kept.
         self.bytes: int = 0
 
@@ -56,7 +72,17 @@ class StagedList:
         """Add an object; index functions get `taken`, its uncompressed form."""
         self.left_out.pop(key, None)
         self.contents.put(key, obj, taken)
-        self.bytes += OBJECT_BYTES + len(obj.body)
+        self.bytes += OBJECT_BYTES + body_bytes(obj)
+        if isinstance(obj.context, DifferenceContext):
+            self._differing.append(key)
+            if len(self._differing) >= _KEYS_TOGETHER:
+                self.end_differences()
+
+    def end_differences(self) -> None:
+        """Move the latest keys to `differences`."""
+        if self._differing:
+            self.differences.append(tuple(self._differing))
+            self._differing.clear()
 
     def keep(self, key: str, obj: KubeObject, source: Contents[KubeObject]) -> None:
         """Add an object of other contents, with its index values."""

@@ -8,18 +8,31 @@ from typing import TYPE_CHECKING, Final
 
 from aioinformer.budget import LoopBudget
 from aioinformer.model.compression import LEAST_BODY
+from aioinformer.model.views import DifferenceContext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["OBJECT_BYTES", "StoredBytes"]
+__all__ = ["OBJECT_BYTES", "StoredBytes", "body_bytes"]
 
 OBJECT_BYTES: Final = 400
 """Bytes of a stored object without its body: object, key, uid, version, its place in the
 store and in the index by namespace; as measured by tracemalloc, with 16 for the body's
 allocation."""
+
+
+_CONTEXT_BYTES: Final = 32
+"""Bytes of the context of a body that is a difference."""
+
+
+def body_bytes(obj: KubeObject) -> int:
+    """Return the bytes of a stored body; of a difference, without what it differs from."""
+    if isinstance(obj.context, DifferenceContext):
+        return len(obj.body) + _CONTEXT_BYTES
+
+    return len(obj.body)
 
 
 class StoredBytes:
@@ -35,6 +48,7 @@ class StoredBytes:
         json: Bytes of their JSON.
         objects: Number of stored objects.
         compressed: Number of those whose bodies are compressed.
+        differences: Number of those whose bodies are differences.
         plain: Keys of objects whose bodies could be compressed, those changed last at
             the end, with the times of their changes. None unless they are wanted.
 
@@ -49,6 +63,7 @@ class StoredBytes:
         self.json: int = 0
         self.objects: int = 0
         self.compressed: int = 0
+        self.differences: int = 0
         self.plain: OrderedDict[str, float] | None = OrderedDict() if ordered else None
 
     def changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
@@ -110,12 +125,17 @@ class StoredBytes:
         budget.end()
         self.held, self.json = count.held, count.json
         self.objects, self.compressed = count.objects, count.compressed
+        self.differences = count.differences
         self.counted = True
 
     def _add(self, obj: KubeObject, times: int) -> None:
-        held = len(obj.body)
+        held = body_bytes(obj)
         codec = obj.context.codec
         self.objects += times
+        if isinstance(obj.context, DifferenceContext):
+            held += len(obj.context.base)
+            self.differences += times
+
         self.held += times * held
         if codec is None:
             self.json += times * held

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import hypothesis.strategies as st
 import pytest
-from compression_helpers import bodies, compressed, compressor_of, web, webs
+from compression_helpers import bodies, compressed, compressor_of, differing, web, webs
 from disk_helpers import Disk, a_disk, listed, state, states, thing
 from hypothesis import given
 
@@ -22,7 +22,7 @@ from aioinformer.cache.disk.records import (
 )
 from aioinformer.errors import CacheError
 from aioinformer.model import KubeObject
-from aioinformer.model.compression import Compressor, _dictionary, train
+from aioinformer.model.compression import Codec, Compressor, _dictionary, train
 from aioinformer.model.resource import Resource
 
 if TYPE_CHECKING:
@@ -90,6 +90,15 @@ def test_records_of_metadata_only_objects_have_their_resource(disk: Disk) -> Non
     found = Records(disk.env, pods).decode("default/web-0", record)
 
     assert found.context.resource == pods
+
+
+def test_difference_is_stored_without_the_state_before(disk: Disk) -> None:
+    obj = differing(web("web-0", 2), compressed(web("web-0", 1)))
+    with disk.env.read():
+        found = Records(disk.env).decode(obj.key, encoded(disk, obj))
+
+    assert found == obj == web("web-0", 2)
+    assert found.body == obj.raw
 
 
 def test_objects_of_all_dictionaries_share_decoded_bodies(disk: Disk) -> None:
@@ -170,11 +179,11 @@ def test_unknown_dictionary_raises_cache_error(disk: Disk) -> None:
 def test_damaged_dictionary_raises_cache_error(disk: Disk) -> None:
     obj = compressed(web("a"))
     record = encoded(disk, obj)
-    number = obj.context.codec
-    assert number is not None
+    codec = obj.context.codec
+    assert isinstance(codec, Codec)
     for content in (b"nonsense" * 20, new_compressor().codec.dictionary):
         with disk.env.write() as txn:
-            name = number.number.to_bytes(4, "big")
+            name = codec.number.to_bytes(4, "big")
             txn.put(name, content, db=disk.env.database("dict"))
 
         with pytest.raises(CacheError, match="its dictionary is"):
