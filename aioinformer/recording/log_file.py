@@ -26,6 +26,9 @@ SUFFIX: Final = ".alog"
 _LEVEL: Final = 1
 # 8 MiB: of a thousand pods, the previous state of each is in it.
 _WINDOW_LOG: Final = 23
+# With the table of this level, the previous state of most would not be found: files would be
+# twice as large.
+_HASH_LOG: Final = 17
 # After so many bytes a new frame begins, so that a damaged one does not take all.
 _FRAME_BYTES: Final = 256 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
@@ -55,7 +58,7 @@ def compressor() -> Any:
     """
     zstandard = _zstandard()
     parameters = zstandard.ZstdCompressionParameters.from_level(
-        _LEVEL, window_log=_WINDOW_LOG, write_checksum=True
+        _LEVEL, window_log=_WINDOW_LOG, hash_log=_HASH_LOG, write_checksum=True
     )
     return zstandard.ZstdCompressor(compression_params=parameters)
 
