@@ -39,6 +39,7 @@ class Settings(TypedDict, total=False):
 
     drops_managed_fields: bool
     metadata_only: bool
+    memory_budget: str
 
 
 def run_large_app(
@@ -47,7 +48,7 @@ def run_large_app(
     """Serve until killed.
 
     It responds to each command, a tuple, when it is done: `("sync", objects)`,
-    `("followed", changes)`, `("relist", objects)`, `("rest", seconds)`, and
+    `("followed", changes)`, `("relist", objects)`, `("settle",)`, `("rest", seconds)`, and
     `("digests",)` with those of all collections by name. The response to `("follow",)` is empty.
     The others are dictionaries: when it began and ended by `time.monotonic()`, seconds, CPU
     in percent of a core, memory and its peak in KiB, delays of changes in milliseconds.
@@ -84,7 +85,9 @@ class _App:
     def __init__(self, client: Client, settings: Settings) -> None:
         drops = settings.get("drops_managed_fields", False)
         self._factory = SharedInformerFactory(
-            client, transform=strip_managed_fields if drops else None
+            client,
+            transform=strip_managed_fields if drops else None,
+            memory_budget=settings.get("memory_budget"),
         )
         partial = settings.get("metadata_only", False)
         self._informers = {
@@ -165,6 +168,21 @@ class _App:
         await self._counted(objects)
         self._delays = []
         return began.until(self._last)
+
+    async def settle(self) -> dict[str, Any]:
+        """Wait until no body is a difference; the result is empty without a budget."""
+        began = _Beginning()
+        for _ in range(10 * int(TIMEOUT_SECONDS)):
+            memory = self._informers["pods"].status.memory
+            if memory is None:
+                return {}
+
+            if not memory.differences:
+                return began.until(time.monotonic())
+
+            await asyncio.sleep(0.1)
+
+        raise TimeoutError("bodies are still differences")
 
     async def rest(self, seconds: float) -> dict[str, Any]:
         """Do nothing."""

@@ -208,8 +208,12 @@ class _Cluster:
                         _watch(connection, collection, query)
                     else:
                         collection.metadata_only = partial
-                        collection.end_watches()  # of a client that was killed
-                        _list(connection, collection)
+                        # Lists are whole, but a client may look at one object.
+                        one = query.get("limit") == "1"
+                        if not one:
+                            collection.end_watches()  # of a client that was killed
+
+                        _list(connection, collection, 1 if one else None)
         except (BrokenPipeError, ConnectionResetError):
             pass  # a client that ended
 
@@ -227,14 +231,16 @@ def _watch(
     ended.wait()
 
 
-def _list(connection: socket.socket, collection: _Collection) -> None:
+def _list(
+    connection: socket.socket, collection: _Collection, limit: int | None
+) -> None:
     meta = {"resourceVersion": str(collection.version)}
     head = {"kind": "List", "apiVersion": "v1", "metadata": meta}
     writes = itertools.chain(
         [msgspec.json.encode(head)[:-1] + b',"items":['],
         itertools.islice(
             itertools.chain.from_iterable(
-                (b",", collection.shown(it)) for it in collection.objects
+                (b",", collection.shown(it)) for it in collection.objects[:limit]
             ),
             1,
             None,
