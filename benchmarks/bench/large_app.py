@@ -48,7 +48,7 @@ def run_large_app(
     """Serve until killed.
 
     It responds to each command, a tuple, when it is done: `("sync", objects)`,
-    `("followed", changes)`, `("relist", objects)`, `("settle",)`, `("rest", seconds)`, and
+    `("followed", changes)`, `("relist", objects)`, `("rest", seconds)`, and
     `("digests",)` with those of all collections by name. The response to `("follow",)` is empty.
     The others are dictionaries: when it began and ended by `time.monotonic()`, seconds, CPU
     in percent of a core, memory and its peak in KiB, delays of changes in milliseconds.
@@ -101,7 +101,7 @@ class _App:
             for it in self._informers.values()
         ]
         self._pods = self._informers["pods"].store
-        self._delays: list[float] = []
+        self._delays: list[float] | None = []  # None while they are not measured
         self._count = 0
         self._expected = -1
         self._reached = asyncio.Event()
@@ -120,7 +120,9 @@ class _App:
             return
 
         version = int(object_of(event).resource_version)
-        self._delays.append((time.time_ns() - version) / 1e6)
+        if self._delays is not None:
+            self._delays.append((time.time_ns() - version) / 1e6)
+
         self._count += 1
         self._last = time.monotonic()
         if self._count == self._expected:
@@ -162,23 +164,20 @@ class _App:
         return {**self._beginning.until(self._last), "delays": delays}
 
     async def relist(self, objects: int) -> dict[str, Any]:
-        """Wait until all objects have changed."""
-        forget_peak()
-        began = _Beginning()
-        await self._counted(objects)
-        self._delays = []
-        return began.until(self._last)
+        """Wait until all objects have changed, and no body is a difference any more.
 
-    async def settle(self) -> dict[str, Any]:
-        """Wait until no body is a difference; the result is empty without a budget."""
-        began = _Beginning()
+        The result has the seconds until handlers were told, as `told`. Nothing is measured
+        until the end, as that would stop the event loop.
+        """
+        forget_peak()
+        began, self._delays = _Beginning(), None
+        await self._counted(objects)
+        told = self._last
         for _ in range(10 * int(TIMEOUT_SECONDS)):
             memory = self._informers["pods"].status.memory
-            if memory is None:
-                return {}
-
-            if not memory.differences:
-                return began.until(time.monotonic())
+            if memory is None or not memory.differences:
+                measured = began.until(time.monotonic())
+                return measured | {"told": told - measured["began"]}
 
             await asyncio.sleep(0.1)
 
