@@ -148,6 +148,9 @@ class BodyCompressor:
         if self.differs and self.on and known is not None and obj.context.codec is None:
             codec = known.context.codec
             if isinstance(codec, Codec):
+                if self.strips:
+                    obj = _stripped(obj)
+
                 made = self._difference(obj, known, codec)
                 if made is not None:
                     return made
@@ -158,9 +161,6 @@ class BodyCompressor:
         self, obj: KubeObject, known: KubeObject, codec: Codec
     ) -> KubeObject | None:
         """Return an object whose body is its difference from a compressed one."""
-        if self.strips:
-            obj = _stripped(obj)
-
         try:
             body = DifferenceCodec(known.body, codec).pack(obj.body)
         except InternalError:  # who reads the damaged state gets it
