@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import prometheus_client  # noqa: F401 - it reads files when it is imported
 from doc_blocks import blocks_of, broken_links
 from doc_fragments import place, run_fragment
 from processes import ROOT
