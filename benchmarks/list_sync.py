@@ -1,7 +1,8 @@
 """From the first request of a list to a handler that has seen every pod.
 
 The pods are prepared bytes, sent by a process of its own in chunks, as kube-apiserver sends
-them; a case of its own has them with a Content-Length. In one case, the body is not read. In the other there is an index on `spec.nodeName`, and the handler reads
+them; a case of its own has them with a Content-Length. In one case, the body is not
+read. In the other there is an index on `spec.nodeName`, and the handler reads
 `status.phase`. Clients that decode everything pay the same in both.
 
 Two more cases are about `strip_managed_fields`, without peers: the pods arrive with their

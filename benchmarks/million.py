@@ -1,14 +1,15 @@
 """A million pods in one process, which follows their changes and serves a web route.
 
-The API server has 1,000,000 pods of 8 KB and 300,000 objects of 1.4 KB in nine other collections.
-An app lists all of them by ten informers, with an async handler each, then follows 8,000
-changes per second, then lists everything again in another state, and rests. Bodies are
-compressed; in the row `compressed`, there is a memory budget of 1.6 GiB, too. A client requests
-a web route of the same event loop every 5 ms all the time. In the end, whole stores are compared.
+The API server has 1,000,000 pods of 8 KB and 300,000 objects of 1.4 KB in nine other
+collections. An app lists all of them by ten informers, with an async handler each, then
+follows 8,000 changes per second, then lists everything again in another state, and
+rests. Bodies are compressed; in the row `compressed`, there is a memory budget of 1.6
+GiB, too. A client requests a web route of the same event loop every 5 ms all the time.
+In the end, whole stores are compared.
 
-The app has a core of its own; API server and web client share the others. If they delay each
-other there, that counts as the app's. The delay of a change begins before the server sends it,
-and ends in the handler.
+The app has a core of its own; API server and web client share the others. If they delay
+each other there, that counts as the app's. The delay of a change begins before the
+server sends it, and ends in the handler.
 
     python benchmarks/million.py [--quick] [--rounds N] [--json]
 """

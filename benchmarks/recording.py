@@ -4,8 +4,8 @@ A process has informers of 1,000 pods of 8 KB and of nine small collections, whi
 times per second. Its CPU is compared with and without a recording, in turns. The CPU of the
 recorder's thread counts.
 
-A second case records an hour of that by a clock of its own, in memory, and measures the file
-and a replay to an informer.
+A second case records an hour of that by a clock of its own, in memory, and measures the
+file and a replay to an informer.
 
     python benchmarks/recording.py [--quick] [--rounds N] [--json]
 """

@@ -1,8 +1,9 @@
 """All benchmarks, one after the other, with a table and plots.
 
-Each benchmark is a script of this folder. Its figures are written when it ends. A run of all
-replaces the stored run. `--only` continues the stored run or repeats parts of it, on the same
-commit and machine and with the same versions; elsewhere, it prints its table only.
+Each benchmark is a script of this folder. Its figures are written when it ends. A run
+of all replaces the stored run. `--only` continues the stored run or repeats parts of
+it, on the same commit and machine and with the same versions; elsewhere, it prints its
+table only.
 
     python benchmarks/run.py [--only BENCHMARK ...] [--quick] [--rounds N] [--report]
 """

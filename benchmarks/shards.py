@@ -1,9 +1,10 @@
 """A controller on four replicas that share its objects, compared with one on its own.
 
-The API server is the one for tests, with 10,000 pods, and filters by shard or does not. Each
-replica is a process, and receives through a relay that counts bytes. They share the ranges, then
-list their pods, and get 1,000 changes. Memory is anonymous memory (`RssAnon`) beyond that before the
-start. In another group, one replica is killed. Finally, 20 replicas share 64 ranges while nothing moves.
+The API server is the one for tests, with 10,000 pods, and filters by shard or does not.
+Each replica is a process, and receives through a relay that counts bytes. They share
+the ranges, then list their pods, and get 1,000 changes. Memory is anonymous memory
+(`RssAnon`) beyond that before the start. In another group, one replica is killed.
+Finally, 20 replicas share 64 ranges while nothing moves.
 
     python benchmarks/shards.py [--quick] [--rounds N] [--json]
 """

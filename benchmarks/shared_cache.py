@@ -1,9 +1,9 @@
 """One cache for all workers of a web app, compared with one for each, and with Redis.
 
 uvicorn starts eight workers, which share a directory by `cache_dir`, and have an index on
-`spec.nodeName` and a handler of updates. A server of prepared bytes has 100,000 pods and sends
-1,000 changes per second. Peers: workers with informers of their own, and workers that
-read from Redis, which a further process fills.
+`spec.nodeName` and a handler of updates. A server of prepared bytes has 100,000 pods
+and sends 1,000 changes per second. Peers: workers with informers of their own, and
+workers that read from Redis, which a further process fills.
 
 An app is ready when its copy is complete. Memory is anonymous memory (`RssAnon`): pages of
 mapped files are shared by all workers. Reads are measured in one worker at a time.

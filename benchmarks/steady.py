@@ -1,8 +1,9 @@
 """Informers of a quiet cluster: CPU, requests, and wake-ups of the event loop.
 
-A process has 50 informers of 200 pods each, with an async handler each, and nothing changes.
-The API server is the one for tests. As a real one, it sends a bookmark to each watch every
-minute, and ends watches after 5 to 10 minutes, the duration that clients request.
+A process has 50 informers of 200 pods each, with an async handler each, and nothing
+changes. The API server is the one for tests. As a real one, it sends a bookmark to each
+watch every minute, and ends watches after 5 to 10 minutes, the duration that clients
+request.
 
     python benchmarks/steady.py [--quick] [--rounds N] [--json]
 """

@@ -2,8 +2,9 @@
 
 A client sends a small request every 2 ms: while nothing else happens, while 100,000 pods
 are listed, and while 2,000 changes per second arrive, each in a chunk of its own. The pods
-are those of one informer, or of ten with a tenth each. In one case, the app serves its dashboard
-to five pages, with the overview and a table of all pods each, and gets 1,000 changes per second.
+are those of one informer, or of ten with a tenth each. In one case, the app serves its
+dashboard to five pages, with the overview and a table of all pods each, and gets 1,000
+changes per second.
 
 App, client and API server are separate processes. The app has a core of its own; client and
 server share the others, on two cores a single one. If the server delays the client there,

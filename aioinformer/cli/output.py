@@ -89,9 +89,9 @@ async def write(*parts: str | bytes) -> None:
 
     Args:
         *parts: Texts, `Control` and JSON. Texts are sanitized, and encoded as stdout
-            is, with ASCII signs or `?` for characters that its encoding lacks. `Control` and bytes,
-            which are JSON, are written unchanged. On a terminal, control characters in
-            JSON strings are escaped.
+            is, with ASCII signs or `?` for characters that its encoding lacks.
+            `Control` and bytes, which are JSON, are written unchanged. On a terminal,
+            control characters in JSON strings are escaped.
 
     Raises:
         OSError: If writing fails. `BrokenPipeError` if the reader has ended.

@@ -123,7 +123,8 @@ async def request_informers(
         client: Entered client.
         target: Connection, with the default namespace.
         names: Names of resources, as for `find_resource()`.
-        namespaces: Namespaces, also of cluster-scoped resources, which ignore them; empty for the default of the connection.
+        namespaces: Namespaces, also of cluster-scoped resources, which ignore them;
+            empty for the default of the connection.
         all_namespaces: True for all namespaces.
         labels: Label selector; empty for all.
 

@@ -44,9 +44,9 @@ def run(
 ) -> int:
     """Run a command, and return its exit status.
 
-    Ctrl-C and SIGTERM cancel it, and the status is 128 and the signal. Errors of the user, the cluster or the network become
-    one line on stderr. Bugs of this package have a traceback, except for those that
-    kill an informer, which are in the log.
+    Ctrl-C and SIGTERM cancel it, and the status is 128 and the signal. Errors of the
+    user, the cluster or the network become one line on stderr. Bugs of this package
+    have a traceback, except for those that kill an informer, which are in the log.
 
     Args:
         main: Coroutine function of the command, which returns the exit status.

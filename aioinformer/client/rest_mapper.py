@@ -96,7 +96,7 @@ class RESTMapper:
             for version in group.versions
             if version.problem
         }
-        """Versions that could not be discovered, such as `"metrics.k8s.io/v1beta1"`, and why."""
+        """Versions that could not be discovered (`"metrics.k8s.io/v1beta1"`), and why."""
         self._names: dict[str, list[ServedResource]] = {}
         self._short_names: dict[str, list[ServedResource]] = {}
         self._kinds: dict[str, list[ServedResource]] = {}

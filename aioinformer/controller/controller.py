@@ -115,8 +115,8 @@ class Controller(Lifecycle):
             informer selects are not waited for: see `ReconcileClient`.
         A failed reconcile is logged with its key and cause, counted, and passed to
             `on_error`. Others continue. A reconcile of more than a minute is logged.
-        G14: With `shards`, an object is worked on by the replica that owns its range, and by
-            no other one. Writes of the others raise `LeadershipLost`.
+        G14: With `shards`, an object is worked on by the replica that owns its range,
+            and by no other one. Writes of the others raise `LeadershipLost`.
         G12: A predicate that raises lets the change pass. A mapping that raises returns
             no requests. Both are reported.
 
@@ -127,13 +127,14 @@ class Controller(Lifecycle):
     Lifetime:
         It runs by `run()`, `async with controller:`, or `start()` and `shutdown()`,
         and can run again after it has ended. Another run begins with all objects again:
-        earlier requests, delays and failures are dropped. Its owner runs the informers, for example in a factory, and enters
-        the client. Handlers are added at the start, and the first reconcile begins when
-        they have processed the initial objects. It owns a task for each running
-        reconcile and each request with pending writes, one for each informer, and two
-        more. Each running daemon and each source has one, too. When stopped, it waits `drain_timeout` for running reconciles, cancels
-        them, and drops queued requests. (A reconcile that swallows its cancellation
-        keeps it from ending.)
+        earlier requests, delays and failures are dropped. Its owner runs the informers,
+        for example in a factory, and enters the client. Handlers are added at the
+        start, and the first reconcile begins when they have processed the initial
+        objects. It owns a task for each running reconcile and each request with pending
+        writes, one for each informer, and two more. Each running daemon and each source
+        has one, too. When stopped, it waits `drain_timeout` for running reconciles,
+        cancels them, and drops queued requests. (A reconcile that swallows its
+        cancellation keeps it from ending.)
 
     Args:
         name: Name in the log and in metrics.

@@ -111,8 +111,8 @@ class LeaderElector:
     coroutine returns.
 
     An elector can lead again after it lost, also in another loop. It then pauses before
-    its first attempt, so that other replicas are faster. It runs one task while it leads or waits to. `check()`, `healthy()` and the properties are
-    thread-safe.
+    its first attempt, so that other replicas are faster. It runs one task while it
+    leads or waits to. `check()`, `healthy()` and the properties are thread-safe.
 
     Args:
         lock: Lock to hold, with the identity of this replica: a `LeaseLock`.

@@ -463,8 +463,8 @@ class Manager(Lifecycle, WebLifespan):
 
         Raises:
             OptionsError: If it was called before, the manager runs or has ended, or the
-                port, a time, a check or its name is invalid. (If the port is in use, `start()`
-                and `run()` raise OSError.)
+                port, a time, a check or its name is invalid. (If the port is in use,
+                `start()` and `run()` raise OSError.)
             WrongLoop: If the manager runs in another event loop.
         """
         self._check_loop()
@@ -558,8 +558,9 @@ class Manager(Lifecycle, WebLifespan):
         """Return reasons for not being ready, by name, for a readiness endpoint.
 
         The names are those of informers, as in `SharedInformerFactory.not_ready`, of
-        shards, and `"manager"`. A replica that waits to lead is ready, once it has reached the
-        Lease: one without permissions must not replace a leader. Thread-safe.
+        shards, and `"manager"`. A replica that waits to lead is ready, once it has
+        reached the Lease: one without permissions must not replace a leader.
+        Thread-safe.
         """
         own = self.why_dead() or self.why_not_elected()
         own = own or ("" if self.running else "not running")

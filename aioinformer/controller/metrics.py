@@ -52,8 +52,9 @@ class ControllerMetrics:
     (`own_writes` or `conflict`), and `aioinformer_reconcile_storms` is the number of
     keys that are slowed down.
 
-    Failures are logged with their key and cause, unexpected ones with a traceback. Frequent failures of one class are
-    limited to the first ones of each minute, and a count of the others.
+    Failures are logged with their key and cause, unexpected ones with a traceback.
+    Frequent failures of one class are limited to the first ones of each minute, and a
+    count of the others.
 
     Args:
         name: Name of the controller.

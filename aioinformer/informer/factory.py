@@ -102,7 +102,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             objects in memory.
         memory_budget: Limit of the memory of all stores of this factory: bytes, a text
             such as `"2GiB"` or `"50%"`, or a `MemoryBudget`. Near it, bodies that have
-            not changed for the longest time are compressed. Objects on disk do not count. None for no limit.
+            not changed for the longest time are compressed. Objects on disk do not
+            count. None for no limit.
 
     Raises:
         OptionsError: If the client, a namespace, a period, `cache_dir` or
@@ -220,10 +221,10 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
 
         There is one informer for each combination of resource, namespaces, selectors
         and `metadata_only`. (`set_selection` of an informer does not change that: pass
-        a name for an informer whose selection changes.) A later request for the same informer adds its indexers. It
-        must have the same transform and options. (Transforms are compared by `==`; two
-        `drop("status.images")` are equal.) If the factory runs, a new informer starts
-        at once.
+        a name for an informer whose selection changes.) A later request for the same
+        informer adds its indexers. It must have the same transform and options.
+        (Transforms are compared by `==`; two `drop("status.images")` are equal.) If the
+        factory runs, a new informer starts at once.
 
         Args:
             api_version: API version, such as `"v1"` or `"apps/v1"`, or a `Resource`.

@@ -26,8 +26,8 @@ SUFFIX: Final = ".alog"
 _LEVEL: Final = 1
 # 8 MiB: of a thousand pods, the previous state of each is in it.
 _WINDOW_LOG: Final = 23
-# With the table of this level, the previous state of most would not be found: files would be
-# twice as large.
+# With the table of this level, the previous state of most would not be found: files
+# would be twice as large.
 _HASH_LOG: Final = 17
 # After so many bytes a new frame begins, so that a damaged one does not take all.
 _FRAME_BYTES: Final = 256 * 1024 * 1024

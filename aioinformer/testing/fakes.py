@@ -67,7 +67,8 @@ class FakeListerWatcher:
 
     Example:
         >>> source = FakeListerWatcher({"metadata": {"name": "web"}})
-        >>> changed = source.modify({"metadata": {"name": "web"}, "status": {"phase": "Running"}})
+        >>> running = {"metadata": {"name": "web"}, "status": {"phase": "Running"}}
+        >>> changed = source.modify(running)
         >>> changed["metadata"]["resourceVersion"]
         '3'
     """

@@ -175,11 +175,12 @@ class EventStream:
     """Objects of one informer as server-sent events, for any number of readers.
 
     Events are named `added`, `updated` and `deleted`. Their data is the object as JSON,
-    as stored, or its projection by `render`. A stream starts with `reset` (forget all objects), an `added` for each
-    object, and `synced`. Changes follow. A reader that reconnects with the id of the
-    last event, as browsers do, resumes without a gap. It gets a `reset` and all objects
-    again if its position is unknown: in another process, after more than 1,000
-    deletions, or if there were no readers for longer than `resume_seconds`.
+    as stored, or its projection by `render`. A stream starts with `reset` (forget all
+    objects), an `added` for each object, and `synced`. Changes follow. A reader that
+    reconnects with the id of the last event, as browsers do, resumes without a gap. It
+    gets a `reset` and all objects again if its position is unknown: in another process,
+    after more than 1,000 deletions, or if there were no readers for longer than
+    `resume_seconds`.
 
     Guarantees:
         In one connection, the last event of an object follows its last change. Events
@@ -363,7 +364,7 @@ class EventStream:
             self._leave()
 
     def close(self) -> None:
-        """End all streams, stuck ones within a second, and refuse further readers. Idempotent."""
+        """End all streams, stuck ones within a second, and refuse others. Idempotent."""
         self._connections.close()
 
     # ------------------------------------------------------------ one reader

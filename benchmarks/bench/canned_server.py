@@ -1,9 +1,10 @@
 """A server of prepared bytes.
 
 Benchmarks measure the client, so this server answers lists from prepared bytes: in pages,
-whole or as a streamed list. It splits them into chunks as kube-apiserver does. It holds each watch open until a start signal. It runs in a
-process of its own, with a thread for each connection. At the end it knows the state that
-a client must hold; for a client that requested metadata, that is the metadata.
+whole or as a streamed list. It splits them into chunks as kube-apiserver does. It holds
+each watch open until a start signal. It runs in a process of its own, with a thread for
+each connection. At the end it knows the state that a client must hold; for a client
+that requested metadata, that is the metadata.
 
 All collections are the same: `/api/v1/pods` and any other path. Further paths:
 

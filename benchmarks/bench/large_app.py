@@ -49,9 +49,10 @@ def run_large_app(
 
     It responds to each command, a tuple, when it is done: `("sync", objects)`,
     `("followed", changes)`, `("relist", objects)`, `("rest", seconds)`, and
-    `("digests",)` with those of all collections by name. The response to `("follow",)` is empty.
-    The others are dictionaries: when it began and ended by `time.monotonic()`, seconds, CPU
-    in percent of a core, memory and its peak in KiB, delays of changes in milliseconds.
+    `("digests",)` with those of all collections by name. The response to `("follow",)`
+    is empty. The others are dictionaries: when it began and ended by
+    `time.monotonic()`, seconds, CPU in percent of a core, memory and its peak in KiB,
+    delays of changes in milliseconds.
 
     Args:
         pipe: Pipe for the port and the memory of the start, then for the responses.

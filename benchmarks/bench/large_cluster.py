@@ -1,11 +1,12 @@
 """The API server of a large cluster: one collection of pods, nine others, many changes.
 
-It makes its objects itself, in a process of its own, as they take gigabytes. Lists are split
-into chunks as from kube-apiserver. A watch gets each change in a chunk of its own.
+It makes its objects itself, in a process of its own, as they take gigabytes. Lists are
+split into chunks as from kube-apiserver. A watch gets each change in a chunk of its
+own.
 
-The mix of changes is that of a cluster whose pods come and go: eight of ten are changes of a
-status, one is a deletion, and one a creation. The version of an object is the time of the
-change in nanoseconds, so that a client of the same machine knows its delay.
+The mix of changes is that of a cluster whose pods come and go: eight of ten are changes
+of a status, one is a deletion, and one a creation. The version of an object is the time
+of the change in nanoseconds, so that a client of the same machine knows its delay.
 """
 
 from __future__ import annotations

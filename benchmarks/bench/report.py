@@ -133,8 +133,8 @@ class Row:
 def rows(figures: Sequence[Figure], goals: Sequence[Goal]) -> Iterator[Row]:
     """Yield each figure of ours beside that of each peer for the same case.
 
-    A goal is in the row of its peer. Goals against the best of several peers, and goals without
-    a peer, have rows of their own.
+    A goal is in the row of its peer. Goals against the best of several peers, and goals
+    without a peer, have rows of their own.
     """
     for figure in figures:
         if not figure.contestant.startswith(OURS):
@@ -185,7 +185,8 @@ def rows(figures: Sequence[Figure], goals: Sequence[Goal]) -> Iterator[Row]:
 def summary(figures: Sequence[Figure], lines: Sequence[SummaryRow] = SUMMARY) -> str:
     """Return a small table: ours beside the fastest setting of each family of peers.
 
-    Lines without a figure of ours are left out, and lines without protobuf if there is none.
+    Lines without a figure of ours are left out, and lines without protobuf if there is
+    none.
     """
     cells = [["", OURS, "client-go", "kube-rs", "fastest in Python"]]
     belong = [FAMILIES[name] for name in (BEST_CLIENT_GO, BEST_KUBE_RS, BEST_PYTHON)]

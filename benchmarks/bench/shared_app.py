@@ -1,7 +1,7 @@
 """ASGI app with a copy of the pods, in each worker of uvicorn, controlled through a socket.
 
-The copy is an informer, with a directory that the workers share or without, or the hashes of
-a Redis server that another process fills.
+The copy is an informer, with a directory that the workers share or without, or the
+hashes of a Redis server that another process fills.
 """
 
 from __future__ import annotations

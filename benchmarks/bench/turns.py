@@ -41,7 +41,7 @@ class Course:
     content_length: bool = False
 
     def for_the_slow(self) -> Course:
-        """Return a smaller course for slow contestants, whose rates do not depend on the size."""
+        """Return a smaller course for slow contestants, whose rates do not depend on it."""
         pods = self.pods[: len(self.pods) // SLOW_SHARE]
         if self.changes is None or self.changes.rate is not None:
             return replace(self, pods=pods)

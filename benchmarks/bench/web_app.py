@@ -1,7 +1,7 @@
 """A web app with informers in its event loop, controlled through a pipe.
 
-It responds to every request with a few bytes of JSON from the start. Each of its informers has
-an async handler that only counts.
+It responds to every request with a few bytes of JSON from the start. Each of its
+informers has an async handler that only counts.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ def run_app(
 ) -> None:
     """Serve until killed.
 
-    It responds to each command when it is done: `rest SECONDS`, `collect`, `freeze`, `sync`,
-    `watch EVENTS` and `digests`. Their start and end times are those of `time.monotonic()`.
+    It responds to each command when it is done: `rest SECONDS`, `collect`, `freeze`,
+    `sync`, `watch EVENTS` and `digests`. Their start and end times are those of
+    `time.monotonic()`.
 
     Args:
         pipe: Pipe for the port, and then for the responses.

@@ -1,8 +1,8 @@
 """Bytes of HTTP responses, split as kube-apiserver splits them.
 
-kube-apiserver encodes a list item by item, without a length in advance. The HTTP server of Go
-collects what it writes in a buffer of 2,048 bytes. Hence a pod of 4 KiB becomes two chunks:
-one of 2,048 bytes, and one with the rest.
+kube-apiserver encodes a list item by item, without a length in advance. The HTTP server
+of Go collects what it writes in a buffer of 2,048 bytes. Hence a pod of 4 KiB becomes
+two chunks: one of 2,048 bytes, and one with the rest.
 """
 
 from __future__ import annotations

@@ -336,7 +336,7 @@ def test_times_change_with_other_changes(new: dict[str, Any]) -> None:
     assert keep_unchanged_times(old, new) is new
 
 
-# -------------------------------------------------------------------- managed fields in requests
+# ------------------------------------------------------------ managed fields in requests
 
 
 @pytest.mark.parametrize("sent", [[], [{}]], ids=["no entry", "an empty entry"])

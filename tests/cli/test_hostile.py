@@ -112,7 +112,7 @@ BODIES = {"pods": pod_body(), "events": event_body()}
 
 @asynccontextmanager
 async def hostile_server(trouble: int | None = None) -> AsyncIterator[CannedServer]:
-    """Server that lists one object and keeps watches open, or refuses with a hostile message."""
+    """Server that lists one object and keeps watches open, or refuses by a hostile text."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if trouble is not None:

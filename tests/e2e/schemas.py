@@ -1,7 +1,8 @@
 """Write the schemas of the built-in kinds of a real API server.
 
     python tests/e2e/schemas.py https://127.0.0.1:6443 --token T --ca ca.crt \\
-        --modules tests/e2e/modules/kube-apiserver > aioinformer_apiserver/schema/kubernetes.json
+        --modules tests/e2e/modules/kube-apiserver \\
+        > aioinformer_apiserver/schema/kubernetes.json
 
 Run it by hand when the imitated version of Kubernetes changes. It reads two sources:
 

@@ -2,7 +2,8 @@
 
 Each process has its own event loop, so that it can be frozen as by SIGSTOP: time passes for
 the others, and its requests travel on. When it continues, its timers are due and its
-responses are there. Everything above the requests is real: the electors, their locks, asyncio.
+responses are there. Everything above the requests is real: the electors, their locks,
+asyncio.
 """
 
 from __future__ import annotations

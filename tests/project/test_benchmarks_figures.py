@@ -19,7 +19,8 @@ SPANS = ("p50", "p99", "worst")
 # Differences of two measurements. On a busy machine the larger one may be the faster.
 DIFFERENCE = "beyond a bare interpreter"
 DIFFERENCES = (DIFFERENCE, "one more")
-# The best value of some figures is 0, and a small app may need less memory than an empty one.
+# The best value of some figures is 0, and a small app may need less memory than an
+# empty one.
 ZEROS = ("lists", "private memory", "requests")
 
 

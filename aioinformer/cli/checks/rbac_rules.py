@@ -142,8 +142,8 @@ def manifests(
 ) -> list[dict[str, Any]]:
     """Return a role and a binding for each namespace.
 
-    They grant all needed verbs, even if only one is missing. Names are derived from resources
-    and subject, so that rules for others are not overwritten.
+    They grant all needed verbs, even if only one is missing. Names are derived from
+    resources and subject, so that rules for others are not overwritten.
 
     Args:
         needs: Missing permissions, in any order, possibly repeated.

@@ -3,7 +3,7 @@
 | Lease | role | name | `holderIdentity` |
 |---|---|---|---|
 | group | `group` | `sites` | `identity/epoch` of the member that created it |
-| member | `member` | `sites-member-0123456789abcdef` (hash of the identity) | identity; empty once it was expelled |
+| member | `member` | `sites-member-` and a hash | identity; empty once it was expelled |
 | fence of a range | `fence` | `sites-range-07` | `identity/epoch` of the owner; empty if free |
 
 All have the labels `aioinformer.dev/shards: sites` and `aioinformer.dev/role`, and two

@@ -1,8 +1,8 @@
 """`Sharding`: keeps one controller to the objects of the ranges that its replica owns.
 
-A request names an object, and a range contains hashes of uids. So the uid of each request is
-known from its admission until its reconcile begins: that of the object in the store, or, if
-the object is gone, that of the change that led to the request.
+A request names an object, and a range contains hashes of uids. So the uid of each
+request is known from its admission until its reconcile begins: that of the object in
+the store, or, if the object is gone, that of the change that led to the request.
 """
 
 from __future__ import annotations

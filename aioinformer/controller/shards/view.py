@@ -329,7 +329,7 @@ class GroupView:
         return seen.joining is None or now < seen.joining + self._timing.joining
 
     def eligible(self, now: float, but: str) -> tuple[list[str], list[str]]:
-        """Return the other members that may be given ranges, and those that could not take any."""
+        """Return the other members that may be given ranges, and those that cannot take any."""
         able: list[str] = []
         unable: list[str] = []
         for seen in self.members.values():

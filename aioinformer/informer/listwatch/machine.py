@@ -42,14 +42,14 @@ Watching(v)        other selection             Listing(v)
 =================  ==========================  ====================  =================
 
 While a watch is behind some shards of the store (`ahead`), a list must not be older than
-they are: there, v and r are that version. `Listing("")` requests the newest state, `Listing("0")` any state that the server has,
-`Listing(v)` a state not older than v. Each keeps the known version, to detect that a
-server's history went backwards (restored from a backup). With `after_reset`, the next
-list is accepted at any version, because the same version may now be another state. If a
-list fails after its first page, and the failure is not temporary, the next list is
-requested once without pages. The pages may be the cause: their tokens may expire (410)
-before a slow reader gets there, or form a loop. client-go also requests the whole list
-then.
+they are: there, v and r are that version. `Listing("")` requests the newest state,
+`Listing("0")` any state that the server has, `Listing(v)` a state not older than v.
+Each keeps the known version, to detect that a server's history went backwards (restored
+from a backup). With `after_reset`, the next list is accepted at any version, because
+the same version may now be another state. If a list fails after its first page, and the
+failure is not temporary, the next list is requested once without pages. The pages may
+be the cause: their tokens may expire (410) before a slow reader gets there, or form a
+loop. client-go also requests the whole list then.
 
 A stored list is verified before the watch that resumes from it; see `Resume`. A list
 that compares all objects is right in any case, so it follows unless the failure is

@@ -235,7 +235,7 @@ async def test_schemaless_custom_resource_is_owned_by_shape(
     }
 
 
-# -------------------------------------------------------------------- managed fields in requests
+# ------------------------------------------------------------ managed fields in requests
 
 
 @pytest.mark.parametrize("sent", [[], [{}]], ids=["no entry", "an empty entry"])
