@@ -16,7 +16,7 @@ def import_extra(module: str, extra: str, why: str) -> Any:
     Args:
         module: Name of the module.
         extra: Extra of this package that installs it.
-        why: What needs which package, for the error.
+        why: Reason for the error, such as `"recordings need zstandard"`.
 
     Raises:
         OptionsError: If it is not installed.

@@ -25,7 +25,7 @@ class WebhooksOptions:
     """Options of the command."""
 
     hooks: str
-    """Where the webhooks are: `MODULE:NAME`."""
+    """Place of the webhooks: `MODULE:NAME`."""
 
     service: str
     """Service of the pods that serve them."""

@@ -46,7 +46,7 @@ DELAY_SECONDS: Final = 0.01
 JITTER: Final = 0.1
 
 Operation: TypeAlias = Literal["created", "patched", "unchanged"]
-"""What `create_or_patch` did."""
+"""Operation that `create_or_patch` performed."""
 
 
 async def retry_on_conflict(

@@ -1,4 +1,4 @@
-"""What a controller does, for people: at one moment, and each reconcile that ends."""
+"""Status of a controller for people: at one moment, and each reconcile that ends."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class _Call:
 
 @dataclass(slots=True, eq=False)
 class _Wait:
-    """What a thread awaits in the loop."""
+    """Awaitable that a thread has the loop wait for."""
 
     awaitable: Awaitable[Any]
     outcome: Future[Any]

@@ -1,4 +1,4 @@
-"""Where a recorder's entries go: `FileSink` writes them, `RingSink` keeps the last ones.
+"""Sinks of a recorder's entries: `FileSink` writes them, `RingSink` keeps the last ones.
 
 Everything here runs in the thread of the recorder.
 """
@@ -99,7 +99,7 @@ class Entry:
     Attributes:
         t: Seconds since the start of the recorder.
         informer: Number of the informer.
-        what: What has happened; a list has changes of a watch.
+        what: Content. A list has changes of a watch.
     """
 
     t: float

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Request", "keep_reading", "keep_requesting"]
 
 FEEDS = ("api/overview", "api/rows?informer=pods0&count=60")
-"""What an open page of the dashboard reads."""
+"""Paths that an open page of the dashboard reads."""
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)\r\n")

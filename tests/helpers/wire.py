@@ -27,7 +27,7 @@ __all__ = [
 HOST = "127.0.0.1"
 
 Cutting: TypeAlias = Literal["end", "fin", "reset"]
-"""How a watch is cut: as HTTP ends a response, as TCP does, or as a crash."""
+"""Kind of cut of a watch: as HTTP ends a response, as TCP does, or as a crash."""
 
 
 class _Side(asyncio.Protocol):

@@ -142,7 +142,7 @@ class CachedSource:
     """
 
     namespace: None = None
-    """It has all objects of the informer."""
+    """None, as it has all objects of the informer."""
 
     def __init__(self, parts: InformerParts, place: CachePlace) -> None:
         self._parts = parts

@@ -370,7 +370,7 @@ class ReflectorMetrics:
 
         Args:
             before: Phase of the watch.
-            outcome: How it ended.
+            outcome: Outcome of the watch.
             after: Phase that follows.
             reselects: True if a change of the selection is due.
         """

@@ -51,7 +51,7 @@ class SimulationFailed(AssertionError):
 
 @dataclass(slots=True)
 class Report:
-    """What simulations have tried.
+    """Coverage of simulations.
 
     Attributes:
         runs: Number of runs.
@@ -140,7 +140,7 @@ class Simulation:
         OptionsError: If there are no seeds.
 
     Attributes:
-        report: What was tried so far.
+        report: Coverage so far.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class Place(Protocol):
 
 
 class Network(Protocol):
-    """What a client needs of the simulation."""
+    """Part of the simulation that a client needs."""
 
     def place(self, what: str, verb: str) -> Place:
         """Return the next place of a kind."""

@@ -92,9 +92,9 @@ class Outcome:
     Attributes:
         seed: Seed of the run.
         strategy: Name of its strategy.
-        violation: What went wrong; empty if nothing did.
+        violation: Description of the failure; empty if there was none.
         faults: Faults that have struck.
-        history: What happened, as lines.
+        history: Lines about each step.
         seconds: Virtual seconds.
         places: Number of visits of each line of the program that sent a request.
         killed_at: Number of kills at each of these lines.

@@ -28,9 +28,9 @@ class Fault:
     """Fault at one place.
 
     Attributes:
-        kind: What happens.
-        place: Where it happens.
-        seconds: How long it takes, or how long the program stays down.
+        kind: Kind, such as `"lose response"`.
+        place: Name of the place: a replica, and a line of the program or a watch.
+        seconds: Duration, or time for which the program stays down.
         status: HTTP status of a refusal.
         turns: Turns of the loop in which the program runs, until it is killed.
     """

@@ -51,7 +51,7 @@ class ShownBody(NamedTuple):
     value: dict[str, Any]
     """JSON value, not to be changed."""
     hidden: list[str]
-    """What was left out."""
+    """Descriptions of the parts that were left out."""
 
 
 def shown_body(obj: KubeObject, resource: Resource | None) -> ShownBody:

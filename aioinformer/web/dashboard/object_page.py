@@ -64,7 +64,7 @@ _MAX_KEY: Final = 1000
 
 
 class _Shown(NamedTuple):
-    """What a page shows of an object, made once for all its readers."""
+    """Parts of a page about an object, made once for all its readers."""
 
     obj: KubeObject
     body: ShownBody
@@ -92,7 +92,7 @@ class _Bodies:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """What pages are made of; see `ObjectPages`."""
+    """Sources of the pages; see `ObjectPages`."""
 
     history: StateHistory
     informers: Informers

@@ -88,7 +88,7 @@ class TooManyTables(AioInformerError):
 
 
 class _TableKey(NamedTuple):
-    """What readers of one table have in common."""
+    """Options that readers of one table have in common."""
 
     informer: SharedInformer
     selection: StreamSelection

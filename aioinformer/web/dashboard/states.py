@@ -53,7 +53,7 @@ RECORD_BYTES: Final = 400
 _CHANGES_AT_ONCE: Final = 512
 
 Change: TypeAlias = Literal["listed", "added", "updated", "deleted"]
-"""How a state became known.
+"""Kind of change by which a state became known.
 
 A state with `"listed"` was found in a list. With a time, that was a relist: the state may
 be older, and states before it may have been missed.
@@ -61,7 +61,7 @@ be older, and states before it may have been missed.
 
 
 class Details(NamedTuple):
-    """What is computed from a state once, when somebody looks at it."""
+    """Details of a state, computed when somebody first looks at it."""
 
     size: int
     """Bytes of the JSON."""
@@ -115,7 +115,7 @@ class ShownState(NamedTuple):
     time: float | None
     """Time at which it became current, in seconds since 1970; None if unknown."""
     change: Change
-    """How it became known."""
+    """Kind of change by which it became known."""
     obj: KubeObject
     """The object. For a deletion, its final state."""
     details: Details | None
@@ -135,7 +135,7 @@ class Timeline(NamedTuple):
 
 
 class _Feed:
-    """What is known of one informer; its `Observer`."""
+    """Histories of the objects of one informer; its `Observer`."""
 
     def __init__(self, history: StateHistory) -> None:
         self._history = history
