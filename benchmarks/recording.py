@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 BENCHMARK = "recording"
 RATE = 20
 SECONDS_AN_HOUR = 3600
+TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,7 @@ def measure(options: Options) -> Iterator[Figure]:
                 ):
                     app.recv()
                     app.send("begin")
+                    app.recv()  # before the first change
                     cluster.send(("events", RATE, sizes.seconds))
                     count = cluster.recv()
                     app.send(count)
@@ -153,9 +155,11 @@ async def _follow(pipe: Connection, url: str, folder: str) -> None:
         await asyncio.to_thread(pipe.recv)
         seen, began = 0, time.monotonic()
         cpu, loop_cpu = time.process_time(), time.thread_time()
+        pipe.send(None)
         expected = await asyncio.to_thread(pipe.recv)
         if seen < expected:
-            await reached.wait()
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                await reached.wait()
 
         percent = 100 / (time.monotonic() - began)
         used = (time.process_time() - cpu, time.thread_time() - loop_cpu)
