@@ -309,42 +309,25 @@ def _real_server() -> tuple[Goal, ...]:
     )
 
 
-ALL_CHANGED = (
-    "Every object of the second list differs. Until it is complete, the store has the first one, and "
-    "handlers are told both states. With a tenth changed, the peak is 1.14 times: see `memory`. A memory "
-    "budget of 1.6 GiB, which this run did not have, makes it 1.49 times."
-)
-GROWTH = (
-    "A dict of Python grew in one step, which took some 60 ms for a million keys. Since this run, such "
-    "maps are divided."
-)
-
-
 def _million() -> tuple[Goal, ...]:
-    def goal(
-        case: str,
-        bound: float,
-        at: Literal["least", "most"] = "most",
-        why: str = "",
-    ) -> Goal:
+    def goal(case: str, bound: float, at: Literal["least", "most"] = "most") -> Goal:
         return Goal(
             benchmark="million",
             case=f"1,000,000 pods: {case}",
             contestant=f"{OURS}, compressed",
             at=at,
             bound=bound,
-            why=why,
         )
 
     return (
         goal("all synced", 60),
         goal("memory of an object", 1.2),
         goal("resident", 1.5),
-        goal("peak of a relist, compared with resident", 1.6, why=ALL_CHANGED),
+        goal("peak of a relist, compared with resident", 1.6),
         goal("changes followed", 7_900, "least"),
         goal("delay of a change: p99", 50),
         *(
-            goal(f"web, {phase}: {name}", bound, why=GROWTH)
+            goal(f"web, {phase}: {name}", bound)
             for phase in ("list", "changes", "relist", "rest")
             for name, bound in (("p99", 10), ("worst", 30))
         ),
