@@ -360,6 +360,15 @@ def test_errors_of_the_test_itself_are_raised() -> None:
     with pytest.raises(OptionsError, match="must be functions"):
         Simulation().run(sleeping, invariants=["x"])  # type: ignore[list-item]
 
+    with pytest.raises(OptionsError, match="must be a plain function"):
+        run(sleeping, setup=wrong)
+
+    with pytest.raises(OptionsError, match="must be a plain function"):
+        Simulation().run(sleeping, eventually=wrong)
+
+    with pytest.raises(OptionsError, match="must be a plain function"):
+        Simulation().run(sleeping, invariants=[wrong])
+
     with pytest.raises(OptionsError, match="seeds=0 must be at least 1"):
         run(sleeping, seeds=0)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer.errors import OptionsError
+from aioinformer.model.callables import check_plain
 from aioinformer.testing.simulation.run import Outcome, Scenario, simulate
 from aioinformer.testing.simulation.schedule import (
     KINDS,
@@ -199,14 +200,20 @@ class Simulation:
         Raises:
             SimulationFailed: If an invariant does not hold, `eventually` does not
                 become true, or the program ends with an error.
-            OptionsError: If a strategy is unknown, an argument is not a function, a
-                number is not positive, or an event loop runs.
+            OptionsError: If a strategy is unknown, an argument is not a function, an
+                invariant, `eventually` or `setup` is a coroutine function, a number is
+                not positive, or an event loop runs.
             Exception: Error of `setup` or of the workload.
         """
         __tracebackhide__ = True  # pytest shows the line of the test
         functions = [program, workload, eventually, setup, *(checks := [*invariants])]
         if not all(it is None or callable(it) for it in functions):
             raise OptionsError("program, workload and invariants must be functions")
+
+        # They are called, and not awaited: a coroutine would always count as true.
+        for it in (setup, eventually, *checks):
+            if it is not None:
+                check_plain(it, "setup, eventually or an invariant")
 
         if eventually is None and not checks:
             raise OptionsError("a simulation needs invariants=, or eventually=")
