@@ -141,8 +141,9 @@ class Context:
         Raises:
             AlreadyOwned: If an informer shows that another object controls the child.
                 Nothing is written.
-            NotFound: If the object of this reconcile does not exist, or the server has
-                no such kind or namespace.
+            NotFound: If the object of this reconcile did not exist when it began, or
+                the cache shows another one of that name by now, or the server has no
+                such kind or namespace.
             LeadershipLost: If another process may lead by now.
             OptionsError: If the controller has no client, or the child is in another
                 namespace, cluster-scoped with a namespaced owner, or the owner itself;
@@ -196,8 +197,9 @@ class Context:
 
         Changes are collected. One request writes them when the reconcile has ended,
         also if it failed or timed out, but not if it was cancelled or leadership was
-        lost. Nothing is written if the status has them already, or the object does not
-        exist any more. The next reconcile of the request sees the write. If it fails,
+        lost. Nothing is written if the status has them already, or the object with which
+        the reconcile began does not exist any more: another one of that name keeps its
+        status. The next reconcile of the request sees the write. If it fails,
         or takes more than 30 s, the reconcile counts as failed.
 
         The write has the version that was read. After a `Conflict` the object is read
@@ -236,8 +238,10 @@ class Context:
                 ctx.event(site, "Normal", reason, f"{ready} replicas are ready")
 
         It is written as by `set_status`. Other conditions are kept. `observedGeneration`
-        is that of the cached object, and `lastTransitionTime` changes with the status
-        of the condition only.
+        is that of the object with which the reconcile began, also if its spec has
+        changed since: the change is reconciled next. For a daemon, it is that of the
+        cached object. `lastTransitionTime` changes with the status of the condition
+        only.
 
         Args:
             type: Type of the condition, such as `"Ready"`.

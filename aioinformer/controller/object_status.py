@@ -71,30 +71,38 @@ class StatusChanges:
 class StatusWriter:
     """Writer of the status of the object of one reconcile.
 
+    Changes are for the object with which the reconcile began. Another object of that
+    name gets none of them: the reconcile has never seen it.
+
     Args:
         informer: Informer of the object.
         key: Key of the object.
+        obj: Object with which the reconcile began; None without one.
         field_manager: Name under which the server records the fields set.
         client: Client of the reconcile, or None.
         stale: True if the informer may not show earlier writes.
+        daemon: True for a daemon, which sees many generations of its object.
     """
 
     def __init__(
         self,
         informer: SharedInformer,
         key: str,
+        obj: KubeObject | None,
         field_manager: str,
         client: ReconcileClient | None,
         *,
         stale: bool,
+        daemon: bool,
     ) -> None:
         self._informer = informer
         self._key = key
+        self._obj = obj
         self._field_manager = field_manager
         self._client = client
         self._stale = stale
+        self._daemon = daemon
         self._changes = StatusChanges()
-        self._uid = ""  # of the object that the changes are for
         self._written: KubeObject | None = None
         self._ended = False
 
@@ -154,7 +162,7 @@ class StatusWriter:
         """Write the collected changes: see `Context.write_status`."""
         changes, self._changes = self._changes, StatusChanges()
         base = self._base() if changes else None
-        if base is None or base.uid != self._uid:
+        if base is None:
             return None
 
         try:
@@ -226,7 +234,10 @@ class StatusWriter:
     def _base(self) -> KubeObject | None:
         """Return the newest known version of the object, or None if it is deleted."""
         cached, written = self._informer.lister.get(self._key), self._written
-        if cached is None or written is None or written.uid != cached.uid:
+        if self._obj is None or cached is None or cached.uid != self._obj.uid:
+            return None
+
+        if written is None:
             return cached
 
         newer = version_number(written.resource_version) > version_number(
@@ -244,17 +255,12 @@ class StatusWriter:
             )
 
         base = self._base()
-        if base is None:
-            return None
-
-        if base.uid != self._uid:
-            self._changes, self._uid = StatusChanges(), base.uid
-
-        return self._changes.applied(_status_of(base))
+        return None if base is None else self._changes.applied(_status_of(base))
 
     def _generation(self) -> int | None:
-        base = self._base()
-        return (base.generation or None) if base is not None else None
+        # A reconcile has acted on the spec that it began with, not on later changes.
+        seen = self._base() if self._daemon else self._obj
+        return (seen.generation or None) if seen is not None else None
 
     def _is_complete(self, obj: KubeObject) -> bool:
         """Return False if the informer may not store the whole status."""

@@ -719,7 +719,7 @@ class Workers:
             self._writers.events,
             max_children=MAX_DAEMON_WRITES,
         )
-        writer = Writer(writers, request, client, self.client, stale=False)
+        writer = Writer(writers, request, client, self.client, stale=False, daemon=True)
         context = Context(
             request,
             self._lister,

@@ -129,6 +129,7 @@ class Writer:
         client: Client of the reconcile, or None.
         recording: Client of the event recorder, or None.
         stale: True if the informers do not show earlier writes.
+        daemon: True for a daemon.
     """
 
     def __init__(
@@ -139,25 +140,23 @@ class Writer:
         recording: Client | None,
         *,
         stale: bool,
+        daemon: bool = False,
     ) -> None:
         self._shared = shared
         self._request = request
         self._recording = recording
         self._used: dict[Child, None] = {}
-        self._owner: KubeObject | None = None
+        # With which the reconcile began. Another one of that name is not its object.
+        self._owner = self._cached()
         self.status: StatusWriter = StatusWriter(
             shared.informers[0],
             request.key,
+            self._owner,
             shared.name,
             client,
             stale=stale or request in shared.uncertain,
+            daemon=daemon,
         )
-
-    def owner(self) -> KubeObject | None:
-        """Return the object of the reconcile, also if it was deleted meanwhile."""
-        found = self._shared.informers[0].lister.get(self._request.key)
-        self._owner = found or self._owner
-        return self._owner
 
     def recorder(self) -> EventRecorder:
         """Return the recorder of the controller.
@@ -171,10 +170,16 @@ class Writer:
         self, client: ReconcileClient, child: Body, resource: Resource | None
     ) -> KubeObject:
         """Apply a child of the object: see `Context.apply`."""
-        owner = self.owner()
+        owner, cached = self._owner, self._cached()
         if owner is None:
             raise NotFound(
                 f"no object {self._request.key} in the cache: ctx.apply() needs the owner"
+            )
+
+        if cached is not None and cached.uid != owner.uid:
+            raise NotFound(
+                f"object {self._request.key} was deleted and created again since the "
+                "reconcile began: ctx.apply() writes no children of the old one"
             )
 
         children = self._shared.children
@@ -214,6 +219,9 @@ class Writer:
         self._use(target)
         children.remember(self._request, target, body, answer)
         return answer
+
+    def _cached(self) -> KubeObject | None:
+        return self._shared.informers[0].lister.get(self._request.key)
 
     def _use(self, child: Child) -> None:
         self._used[child] = None

@@ -272,6 +272,29 @@ async def test_child_of_object_deleted_meanwhile_is_applied() -> None:
         assert it.map("second")["metadata"]["ownerReferences"][0]["name"] == "web"
 
 
+async def test_apply_writes_no_children_of_recreated_object() -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        if it.reconciles == 1:
+            it.server.delete(WIDGETS, "web", namespace="default")
+            it.server.create(WIDGETS, widget())
+            await asyncio.sleep(1)
+
+        await ctx.apply(settings("red" if it.reconciles == 1 else "blue"))
+
+    async with bench(act) as it:
+        (failure,) = it.failures
+        assert str(failure) == (
+            "object default/web was deleted and created again since the reconcile "
+            "began: ctx.apply() writes no children of the old one"
+        )
+        child, owner = it.map(), it.widget()
+        assert child["data"] == {"colour": "blue"}
+        assert (
+            child["metadata"]["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
+        )
+        assert it.writes("configmaps") == ["patch"]
+
+
 async def test_memory_drops_children_that_vanished() -> None:
     async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         await ctx.apply(settings(name=f"web-{obj.generation}"))

@@ -11,7 +11,7 @@ from controller_helpers import Lagging, informed, informer_of
 from informer_helpers import running
 from widget_helpers import Bench, bench, widget
 
-from aioinformer import Controller, ReconcileRequest, Result
+from aioinformer import Controller, Manager, ReconcileRequest, Result
 from aioinformer.controller import with_object
 from aioinformer.errors import (
     Conflict,
@@ -176,19 +176,88 @@ async def test_status_of_object_deleted_unnoticed_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("pause", [0, 1], ids=["unnoticed", "noticed"])
-async def test_status_of_recreated_object_is_not_written(pause: int) -> None:
+@pytest.mark.parametrize("early", [True, False], ids=["set before", "set after"])
+async def test_status_of_recreated_object_is_not_written(
+    pause: int, early: bool
+) -> None:
+    results: list[bool] = []
+
     async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         if it.reconciles > 1:
             return
 
-        ctx.set_status(ready=1)
+        if early:
+            ctx.set_status(ready=1)
+
         it.server.delete(WIDGETS, "web", namespace="default")
         it.server.create(WIDGETS, widget())
         await asyncio.sleep(pause)
+        results.append(ctx.set_status(ready=2))
+        results.append(ctx.set_condition("Ready", True, reason="Deployed"))
+        assert await ctx.write_status() is None
 
     async with bench(act) as it:
         assert it.failures == []
+        assert results == [not pause, not pause]
         assert "status" not in it.widget()
+
+
+async def test_status_is_not_written_to_object_created_meanwhile() -> None:
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        if ctx.lister.get(request.key) is None:
+            server.create(WIDGETS, widget())
+            await asyncio.sleep(1)
+            results.append(ctx.set_status(phase="Gone"))
+
+    results: list[bool] = []
+    async with APIServer(resources=[WIDGETS]) as server:
+        manager = Manager(server.client())
+        widgets = manager.informer(WIDGETS)
+        controller = Controller("gadgets", reconcile, for_=widgets)
+        manager.add(controller)
+        async with manager:
+            controller.queue.add(ReconcileRequest("default", "web"))
+            await asyncio.sleep(5)
+
+        assert results == [False]
+        assert "status" not in server.get(WIDGETS, "web", namespace="default")
+
+
+async def test_condition_is_about_the_generation_that_the_reconcile_began_with() -> (
+    None
+):
+    seen: list[int | None] = []
+
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        if it.reconciles == 1:
+            change: dict[str, Any] = {"spec": {"number": 2}}
+            it.server.patch(WIDGETS, "web", change, namespace="default")
+            await asyncio.sleep(1)
+            cached = ctx.lister.get(obj.key)
+            assert cached is not None
+            assert cached.generation == 2
+
+        ctx.set_condition("Ready", True, reason="Deployed")
+        if (written := await ctx.write_status()) is not None:
+            seen.append(written.at("status.conditions")[0]["observedGeneration"])
+
+    async with bench(act) as it:
+        assert it.failures == []
+        assert seen == [1, 2]
+
+
+async def test_condition_of_daemon_is_about_the_cached_generation() -> None:
+    async def daemon(request: ReconcileRequest, ctx: Context) -> None:
+        await asyncio.sleep(8)
+        ctx.set_condition("Watched", True, reason="Seen")
+
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        pass
+
+    async with bench(act, daemons=[daemon]) as it:
+        await it.again()
+        (condition,) = it.widget()["status"]["conditions"]
+        assert condition["observedGeneration"] == 2
 
 
 async def test_failed_write_of_status_fails_the_reconcile() -> None:
