@@ -30,7 +30,7 @@ import pytest
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from typing import Literal, TextIO, TypeAlias
 
     from aioinformer.testing.server import APIServer
@@ -43,12 +43,15 @@ __all__ = [
     "apiserver_options",
     "pytest_addoption",
     "pytest_configure",
+    "pytest_terminal_summary",
     "simulation",
 ]
 
 # Plugins for coroutine tests, by module: their names in pytest differ.
 _ASYNCIO = "pytest_asyncio.plugin"
 _ANYIO = "anyio.pytest_plugin"
+# Property of tests whose simulation has not run all seeds.
+_SIMULATION = "simulation"
 _BY_ASYNCIO = "_aioinformer_by_asyncio_"
 # A fixture of pytest-asyncio runs in the loop of its own scope, not in that of the
 # test.
@@ -136,21 +139,42 @@ def apiserver(
 
 
 @pytest.fixture
-def simulation(request: pytest.FixtureRequest) -> Simulation:
+def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation]:
     """Return a `Simulation`, for a test that is not a coroutine.
 
     The options `--simulation-seed`, `--simulation-seeds` and `--simulation-seconds`
-    apply.
+    apply. The summary of pytest names simulations whose time was over before all seeds
+    had run.
     """
     from aioinformer.testing.simulation import Simulation
 
-    config = request.config
-    return Simulation(
+    config, seconds = request.config, request.config.getoption("simulation_seconds")
+    simulation = Simulation(
         seed=config.getoption("simulation_seed"),
         seeds=config.getoption("simulation_seeds"),
-        seconds=config.getoption("simulation_seconds"),
+        seconds=seconds,
         command=f"pytest {shlex.quote(request.node.nodeid)} --simulation-seed",
     )
+    yield simulation
+    runs, left = simulation.report.runs, simulation.report.left
+    if left:
+        text = f"{runs} of {runs + left} seeds ran within {seconds:g} s"
+        request.node.user_properties.append((_SIMULATION, text))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the simulations that did not run all of their seeds."""
+    lines = [
+        f"{report.nodeid}: {text} (--simulation-seconds)"
+        for report in terminalreporter.stats.get("", [])
+        if isinstance(report, pytest.TestReport) and report.when == "teardown"
+        for name, text in report.user_properties
+        if name == _SIMULATION
+    ]
+    if lines:
+        terminalreporter.section("simulations")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 def _has(config: pytest.Config, name: str) -> bool:

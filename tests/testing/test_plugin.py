@@ -494,3 +494,22 @@ def test_plugin_names_option_of_missing_path(run: Run) -> None:
     )
 
     assert "apiserver: aioinformer_load: 3 does not exist in" in outcome.out
+
+
+def test_summary_names_simulations_that_ran_fewer_seeds(run: Run) -> None:
+    text = """
+        async def main(client):
+            await asyncio.sleep(1e6)
+
+        def test_it(simulation):
+            simulation.run(main, eventually=lambda _: True, seeds=4)
+    """
+    whole = run(text, plugins=())
+    assert whole.last == "1 passed"
+    assert "simulations" not in whole.out
+    cut = run(text, "--simulation-seconds", "-1", plugins=())
+    assert cut.last == "1 passed"
+    named = [it for it in cut.out.splitlines() if "::test_it: " in it]
+    assert [it.partition(": ")[2] for it in named] == [
+        "1 of 4 seeds ran within -1 s (--simulation-seconds)"
+    ]

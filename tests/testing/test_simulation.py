@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import random
+import re
 import secrets
 import signal
 import subprocess
@@ -15,12 +16,13 @@ import time
 import uuid
 from contextlib import suppress
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from simulated_operators import OPERATORS, Operator
 
-from aioinformer import Manager
+from aioinformer import Controller, Manager
 from aioinformer.errors import (
     ApiError,
     LeadershipLost,
@@ -34,6 +36,7 @@ from aioinformer.testing.simulation import (
     Simulation,
     SimulationFailed,
 )
+from aioinformer.testing.simulation import explore as explore_module
 from aioinformer.testing.simulation import loop as loop_module
 from aioinformer.testing.simulation.run import Scenario, simulate
 from aioinformer.testing.simulation.schedule import KINDS, OPTIONAL_STRATEGIES
@@ -41,7 +44,8 @@ from aioinformer.testing.simulation.schedule import KINDS, OPTIONAL_STRATEGIES
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from aioinformer import Client, KubeObject
+    from aioinformer import Client, KubeObject, ReconcileRequest
+    from aioinformer.controller import Context
 
 # By hand, for example: SIMULATION_SEEDS=1000 pytest tests/testing/test_simulation.py
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "12"))
@@ -88,7 +92,7 @@ async def write(client: Client, name: str, **data: str) -> KubeObject:
 
 
 def run(
-    main: Callable[[Client], Coroutine[Any, Any, None]],
+    main: Callable[[Client], Coroutine[Any, Any, None] | Manager],
     check: Callable[[Cluster], object] = lambda _: True,
     **options: Any,
 ) -> Any:
@@ -97,23 +101,36 @@ def run(
     return Simulation().run(main, eventually=check, **options)
 
 
-def test_time_is_virtual_also_that_of_the_wall_clock() -> None:
+def test_time_is_virtual_by_every_clock() -> None:
+    clocks: list[Callable[[], float]] = [
+        lambda: datetime.now(UTC).timestamp(),
+        lambda: time.time(),
+        lambda: time.time_ns() / 1e9,
+        lambda: time.monotonic(),
+        lambda: time.monotonic_ns() / 1e9,
+        lambda: time.perf_counter(),
+        lambda: time.perf_counter_ns() / 1e9,
+        lambda: perf_counter(),  # by its own name
+    ]
+
     async def main(client: Client) -> None:
         async with client:
-            began = datetime.now(UTC), time.time()
+            began = [clock() for clock in clocks]
             await asyncio.sleep(3600)
-            now = datetime.now(UTC)
-            hours = (now - began[0]).total_seconds() / 3600
-            s = time.time() - began[1]
-            await write(client, "it", hours=str(hours), s=f"{s:.0f}")
+            took = [
+                clock() - before for clock, before in zip(clocks, began, strict=True)
+            ]
+            await write(client, "it", took=str([f"{it:.0f}" for it in took]))
             await asyncio.sleep(1e6)
 
+    real = time.monotonic, perf_counter
     run(
         main,
-        lambda it: get(it, "it") == {"hours": "1.0", "s": "3600"},
+        lambda it: get(it, "it") == {"took": str(["3600"] * len(clocks))},
         settle_seconds=4000,
         strategies=["unobserved states"],
     )
+    assert (time.monotonic, perf_counter) == real
 
 
 def test_killed_program_runs_no_finally_and_starts_again() -> None:
@@ -299,7 +316,9 @@ def test_threads_take_no_virtual_time() -> None:
     run(main, lambda it: get(it, "it") == {"took": "0.0"}, strategies=["stale states"])
 
 
-def failure(main: Callable[[Client], Coroutine[Any, Any, None]], **options: Any) -> str:
+def failure(
+    main: Callable[[Client], Coroutine[Any, Any, None] | Manager], **options: Any
+) -> str:
     with pytest.raises(SimulationFailed) as found:
         run(main, **options)
 
@@ -310,7 +329,7 @@ async def sleeping(client: Client) -> None:
     await asyncio.sleep(1e6)
 
 
-def test_what_ends_a_simulation_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_says_why_a_simulation_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_module, "MOST_TURNS", 2000)
 
     async def fails(client: Client) -> None:
@@ -341,12 +360,205 @@ def test_what_ends_a_simulation_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert "wrong: late" in failure(sleeping, workload=changes, invariants=[wrong])
 
 
+def test_error_names_the_line_of_the_program_and_is_chained() -> None:
+    async def main(client: Client) -> None:
+        async with client:
+            with suppress(ApiError):
+                await client.get(CONFIG_MAPS, "missing", namespace="default")
+
+            raise ValueError("it")
+
+    def broken(cluster: Cluster) -> None:
+        raise KeyError("spec")
+
+    with pytest.raises(SimulationFailed) as found:
+        run(main, strategies=["stale states"])
+
+    assert "ended with ValueError('it') at test_simulation.py:" in str(found.value)
+    assert isinstance(found.value.__cause__, ValueError)
+    with pytest.raises(SimulationFailed) as found:
+        run(sleeping, check=broken)
+
+    assert isinstance(found.value.__cause__, KeyError)
+
+
+def test_log_names_the_line_of_the_error() -> None:
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        raise KeyError("spec")
+
+    def manager(client: Client) -> Manager:
+        it = Manager(client)
+        it.add(Controller("maps", reconcile, for_=it.informer(CONFIG_MAPS)))
+        return it
+
+    def one_map(cluster: Cluster) -> None:
+        cluster.create(CONFIG_MAPS, {"metadata": {"name": "it"}})
+
+    text = failure(manager, check=lambda _: False, setup=one_map)
+    assert re.search(
+        r"LOG KeyError\('spec'\) at test_simulation.py:\d+ reconcile", text
+    )
+
+
+def test_history_has_the_failures_of_tasks_that_nobody_awaits() -> None:
+    forgotten: list[asyncio.Task[None]] = []
+
+    async def poll() -> None:
+        await asyncio.sleep(3)
+        raise ValueError("it")
+
+    async def main(client: Client) -> None:
+        forgotten.append(asyncio.create_task(poll()))
+        with suppress(ValueError):
+            await asyncio.create_task(poll())
+
+        await asyncio.sleep(1e6)
+
+    text = failure(main, check=lambda _: False, strategies=["unobserved states"])
+    failed = [it for it in text.splitlines() if "FAILED task" in it]
+    (line,) = failed
+    assert re.search(
+        r"3\.000  program-1  FAILED task test_\w+.*\.poll: ValueError", line
+    )
+    assert re.search(r"at test_simulation.py:\d+ poll$", line)
+
+
+def test_error_of_the_workload_tells_seed_and_history() -> None:
+    async def main(client: Client) -> None:
+        async with client:
+            while True:
+                with suppress(ApiError, TransportError):
+                    await write(client, "it", a="b")
+
+                await asyncio.sleep(1)
+
+    async def wrong(cluster: Cluster) -> None:
+        await cluster.sleep(20)
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine") as found:
+        Simulation(command="repeat", seed=9).run(
+            main, eventually=lambda _: True, workload=wrong, strategies=["errors"]
+        )
+
+    (note,) = found.value.__notes__
+    assert note.startswith("seed 9 (errors): error of the workload\nfaults:\n  program")
+    assert (
+        "cluster  FAILED workload: LookupError('mine') at test_simulation.py:" in note
+    )
+    assert note.endswith("\nrepeat it: repeat 9")
+    with pytest.raises(asyncio.CancelledError):
+        run(sleeping, workload=cancelled)
+
+
+async def cancelled(cluster: Cluster) -> None:
+    raise asyncio.CancelledError
+
+
+def test_repeated_seed_shows_its_whole_history() -> None:
+    async def main(client: Client) -> None:
+        async with client:
+            for _ in range(100):
+                await write(client, "it", a="b")
+
+            await asyncio.sleep(1e6)
+
+    with pytest.raises(SimulationFailed) as found:
+        run(main, lambda _: False, strategies=["unobserved states"])
+
+    assert str(found.value).count("\n") < 70
+    assert "last 60 of 10" in str(found.value)
+    with pytest.raises(SimulationFailed) as found:
+        Simulation(seed=0).run(
+            main,
+            eventually=lambda _: False,
+            settle_seconds=100,
+            strategies=["unobserved states"],
+        )
+
+    assert all(it in str(found.value) for it in found.value.outcome.history)
+
+
+def test_incomplete_search_for_fewest_faults_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(explore_module, "_SEARCH_SECONDS", -1.0)
+    (operator, *_) = OPERATORS
+    with pytest.raises(SimulationFailed, match=r"\(the search ended after -1 s\)"):
+        operator.run(Simulation(), fixed=False)
+
+
+def test_report_tells_how_many_seeds_did_not_begin() -> None:
+    report = Simulation(seconds=-1).run(sleeping, eventually=lambda _: True, seeds=5)
+    assert (report.runs, report.left) == (1, 4)
+    assert "not tried: 4 seeds, as the time was over" in str(report)
+
+
+def test_events_that_arrive_together_may_be_seen_apart() -> None:
+    seen: set[tuple[str, str]] = set()
+    clusters: list[Cluster] = []
+
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        await asyncio.sleep(1)
+        cached = ctx.lister.get(request.key)
+        assert cached is not None
+        seen.add((cached.at("data.n"), get(clusters[-1], "it")["n"]))
+
+    def manager(client: Client) -> Manager:
+        it = Manager(client)
+        it.add(Controller("maps", reconcile, for_=it.informer(CONFIG_MAPS)))
+        return it
+
+    def one_map(cluster: Cluster) -> None:
+        clusters.append(cluster)
+        cluster.create(CONFIG_MAPS, {"metadata": {"name": "it"}, "data": {"n": "0"}})
+
+    async def three_changes(cluster: Cluster) -> None:
+        await cluster.sleep(5)
+        for number in range(1, 4):
+            cluster.patch(CONFIG_MAPS, "it", {"data": {"n": str(number)}})
+
+        await cluster.sleep(30)
+
+    run(
+        manager,
+        setup=one_map,
+        workload=three_changes,
+        seeds=20,
+        strategies=["stale states"],
+    )
+    assert seen >= {("0", "0"), ("1", "3"), ("2", "3"), ("3", "3")}
+
+
+def test_cluster_gets_from_one_namespace() -> None:
+    def setup(cluster: Cluster) -> None:
+        cluster.create(CONFIG_MAPS, {"metadata": {"name": "it", "namespace": "a"}})
+        assert cluster.get(CONFIG_MAPS, "it") is None
+        cluster.create(CONFIG_MAPS, {"metadata": {"name": "it"}})
+        for namespace, there in (("a", "a"), ("", "default"), ("default", "default")):
+            found = cluster.get(CONFIG_MAPS, "it", namespace=namespace)
+            assert found is not None
+            assert found["metadata"]["namespace"] == there
+
+        assert len(cluster.objects(CONFIG_MAPS)) == 2
+
+    run(sleeping, setup=setup)
+
+
 def test_errors_of_the_test_itself_are_raised() -> None:
     async def wrong(cluster: Cluster) -> None:
         raise LookupError("mine")
 
-    with pytest.raises(LookupError, match="mine"):
-        run(sleeping, workload=wrong)
+    with pytest.raises(
+        OptionsError, match=r"program must return .*, and returned None"
+    ):
+        run(lambda client: None)  # type: ignore[arg-type, return-value]
+
+    with pytest.raises(OptionsError, match=r"workload must be `async def`, .* None"):
+        run(sleeping, workload=lambda cluster: None)
+
+    with pytest.raises(SimulationFailed, match="<lambda> is <coroutine object"):
+        run(sleeping, check=lambda cluster: wrong(cluster))
 
     with pytest.raises(LookupError, match="mine"):
         run(sleeping, setup=lambda _: exec("raise LookupError('mine')"))

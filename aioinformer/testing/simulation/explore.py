@@ -33,6 +33,7 @@ SEEDS: Final = 200
 SECONDS: Final = 60.0
 """Real seconds after which no further seed begins."""
 
+# Lines of the history in an error, unless a seed is repeated.
 _LINES: Final = 60
 # Real seconds of the search for the fewest faults.
 _SEARCH_SECONDS: Final = 30.0
@@ -41,8 +42,10 @@ _SEARCH_SECONDS: Final = 30.0
 class SimulationFailed(AssertionError):
     """Violation that a simulation has found.
 
+    Its `__cause__` is the exception of the program or of the check, if there was one.
+
     Attributes:
-        outcome: Outcome of the run with the fewest faults.
+        outcome: Outcome of the run with the fewest faults, with its whole history.
     """
 
     def __init__(self, message: str, outcome: Outcome) -> None:
@@ -56,6 +59,7 @@ class Report:
 
     Attributes:
         runs: Number of runs.
+        left: Number of seeds that did not begin, as the time was over.
         virtual_seconds: Virtual seconds of all runs.
         places: Number of visits of each line of the program that sends requests.
         killed_at: Number of kills at each of these lines.
@@ -65,6 +69,7 @@ class Report:
     """
 
     runs: int = 0
+    left: int = 0
     virtual_seconds: float = 0.0
     places: Counter[str] = field(default_factory=Counter)
     killed_at: Counter[str] = field(default_factory=Counter)
@@ -104,7 +109,8 @@ class Report:
         return "\n".join(lines)
 
     def not_tried(self) -> list[str]:
-        """Return what has not been tried: faults, and kills at lines of the program."""
+        """Return what has not been tried: seeds, faults, and kills at lines."""
+        left = [f"{self.left} seeds, as the time was over"] if self.left else []
         missing = [kind for kind in KINDS if not self.kinds[kind]]
         places = [
             f"kill at {it}" for it in sorted(self.places) if not self.killed_at[it]
@@ -114,7 +120,7 @@ class Report:
             for it in sorted(self.places)
             if not self.stale_at.get(it)
         ]
-        return [*missing, *places, *stale]
+        return [*left, *missing, *places, *stale]
 
 
 class Simulation:
@@ -201,9 +207,11 @@ class Simulation:
             SimulationFailed: If an invariant does not hold, `eventually` does not
                 become true, or the program ends with an error.
             OptionsError: If a strategy is unknown, an argument is not a function, an
-                invariant, `eventually` or `setup` is a coroutine function, a number is
-                not positive, or an event loop runs.
-            Exception: Error of `setup` or of the workload.
+                invariant, `eventually` or `setup` is a coroutine function, the program
+                or the workload returns something else, a number is not positive, or an
+                event loop runs.
+            Exception: Error of `setup` or of the workload. Notes of the latter tell its
+                seed and history.
         """
         __tracebackhide__ = True  # pytest shows the line of the test
         functions = [program, workload, eventually, setup, *(checks := [*invariants])]
@@ -252,31 +260,41 @@ class Simulation:
     ) -> None:
         __tracebackhide__ = True
         until = time.monotonic() + self._seconds
-        for seed in numbers if self._seed is None else [self._seed]:
+        seeds = [*numbers] if self._seed is None else [self._seed]
+        for done, seed in enumerate(seeds, 1):
             strategy = strategies[seed % len(strategies)]
             outcome = simulate(scenario, seed, strategy=strategy)
             self.report.add(outcome)
             if outcome.violation:
-                fewest = _fewest(scenario, outcome, strategy)
-                raise SimulationFailed(self._message(outcome, fewest), fewest)
+                fewest, left = _fewest(scenario, outcome, strategy)
+                faults = f"{len(fewest.faults)} of {len(outcome.faults)}"
+                text = f"fewest faults that still fail: {faults}{left}"
+                raise SimulationFailed(
+                    self._told(fewest, text), fewest
+                ) from fewest.error
+
+            if outcome.error is not None:
+                outcome.error.add_note(self._told(outcome, "faults:"))
+                raise outcome.error
 
             if time.monotonic() > until:
+                self.report.left += len(seeds) - done
                 return
 
-    def _message(self, found: Outcome, fewest: Outcome) -> str:
-        seed, history = found.seed, fewest.history
+    def _told(self, outcome: Outcome, faults: str) -> str:
+        """Describe a run, with a heading for its faults."""
+        history, what = outcome.history, outcome.violation or "error of the workload"
+        shown = history if self._seed is not None else history[-_LINES:]
+        count = f"last {len(shown)} of {len(history)} lines; all when repeated"
         lines = [
-            f"seed {seed} ({found.strategy}): {fewest.violation}",
-            f"fewest faults that still fail: {len(fewest.faults)} of {len(found.faults)}",
-            *(f"  {fault}" for fault in fewest.faults),
-            (
-                f"history, in virtual seconds (last {min(_LINES, len(history))} of "
-                f"{len(history)} lines):"
-            ),
-            *(f"  {line}" for line in history[-_LINES:]),
+            f"seed {outcome.seed} ({outcome.strategy}): {what}",
+            faults,
+            *(f"  {fault}" for fault in outcome.faults),
+            f"history, in virtual seconds ({count}):",
+            *(f"  {line}" for line in shown),
         ]
         if self._command:
-            lines.append(f"repeat it: {self._command} {seed}")
+            lines.append(f"repeat it: {self._command} {outcome.seed}")
 
         return "\n".join(lines)
 
@@ -301,25 +319,30 @@ def _check_positive(name: str, number: int) -> None:
         raise OptionsError(f"{name}={number!r} must be at least 1")
 
 
-def _fewest(scenario: Scenario, found: Outcome, strategy: Strategy) -> Outcome:
-    """Return a run that fails in the same way, with as few faults as possible."""
+def _fewest(
+    scenario: Scenario, found: Outcome, strategy: Strategy
+) -> tuple[Outcome, str]:
+    """Return a run that fails in the same way, with as few faults as possible.
+
+    Returns:
+        The run, and a remark if the search was not complete.
+    """
     until = time.monotonic() + _SEARCH_SECONDS
     check = _check_of(found)
 
     def failing(places: list[str]) -> Outcome | None:
         only = frozenset(places)
-        try:
-            outcome = simulate(scenario, found.seed, strategy=strategy, only=only)
-        except Exception:  # noqa: BLE001 - of the workload, which may count on faults
-            return None
-
+        outcome = simulate(scenario, found.seed, strategy=strategy, only=only)
         return outcome if _check_of(outcome) == check else None
 
     best = found
     places = [fault.place for fault in found.faults]
     # Parts are left out, first large ones.
     size, start, removed = len(places), 0, False
-    while size and time.monotonic() < until:
+    while size:
+        if time.monotonic() > until:
+            return best, f" (the search ended after {_SEARCH_SECONDS:g} s)"
+
         outcome = failing(places[:start] + places[start + size :])
         if outcome is None:
             start += size
@@ -331,7 +354,7 @@ def _fewest(scenario: Scenario, found: Outcome, strategy: Strategy) -> Outcome:
             size = min(size if removed else size // 2, len(places))
             start, removed = 0, False
 
-    return best
+    return best, ""
 
 
 def _check_of(outcome: Outcome) -> str:

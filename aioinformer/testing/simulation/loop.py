@@ -50,8 +50,6 @@ class Program:
         """Number of its turns after which `on_doom` is called; None for never."""
         self.on_doom: Callable[[], None] = lambda: None
         """Function called in the turn in which it has to be killed."""
-        self.tasks: list[asyncio.Task[Any]] = []
-        """Tasks that it has begun."""
 
     def __repr__(self) -> str:
         return f"<Program {self.name} {'alive' if self.alive else 'killed'}>"
@@ -89,8 +87,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._rng = rng
         self._shuffled = shuffled
         self._killed: list[Program] = []
-        # Freeing the task of a killed program would run its `finally` blocks.
-        self._tasks: list[asyncio.Task[Any]] = []
+        # Tasks that have not ended, with their programs, oldest first. Freeing the task
+        # of a killed program would run its `finally` blocks.
+        self._tasks: dict[asyncio.Task[Any], Program | None] = {}
         # Calls in threads, for which real time has to pass.
         self._in_threads = 0
         self._polls = 0
@@ -105,6 +104,11 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """Why the loop has stopped: nothing can happen any more, or time stands still."""
         self.doomed: list[Program] = []
         """Programs that have `turns_left`."""
+        self.on_failure: Callable[[asyncio.Task[Any], Program | None], None] = (
+            lambda task, program: None
+        )
+        """Function called for a task that has failed, if its error was not asked for by
+        the time at which everything waits."""
         # Number of turns at the current time.
         self._turns = 0
 
@@ -138,13 +142,23 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any
     ) -> asyncio.Task[Any]:
         task = asyncio.Task(coro, loop=loop, **options)
-        self._tasks.append(task)
         context = options.get("context")
         program = PROGRAM.get() if context is None else context.get(PROGRAM)
-        if program is not None:
-            program.tasks.append(task)
-
+        self._tasks[task] = program
         return task
+
+    def tasks_of(self, program: Program) -> list[asyncio.Task[Any]]:
+        """Return the tasks of a program that have not ended, oldest first."""
+        items = self._tasks.items()
+        return [task for task, it in items if it is program and not task.done()]
+
+    def _drop_ended(self) -> None:
+        """Forget tasks that have ended, and report those that failed unnoticed."""
+        for task in [it for it in self._tasks if it.done()]:
+            program = self._tasks.pop(task)
+            # As of asyncio, which logs it when such a task is freed.
+            if task._log_traceback:  # noqa: SLF001
+                self.on_failure(task, program)
 
     def _before_turn(self, timeout: float | None) -> bool:
         """Prepare a turn. Return False if a thread has to be waited for."""
@@ -181,6 +195,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self.problem = "nothing can happen any more: every task waits"
             self.stop()
         elif timeout > 0:
+            self._drop_ended()
             self._now += timeout
             self._turns = 0
             self.on_time(self._now)
@@ -216,7 +231,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         asyncio._set_running_loop(self)  # noqa: SLF001
         try:
             while self._tasks:  # the newest first, as they belong to older ones
-                task = self._tasks.pop()
+                task, _ = self._tasks.popitem()
                 if not task.done():
                     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
                     _close(task.get_coro())

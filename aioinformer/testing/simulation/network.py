@@ -231,6 +231,8 @@ class _Response:
         # Events that have arrived, the time at which they are handed out, and the error
         # in their place. A cancelled read must not lose them.
         self._pending: tuple[bytes, float, str] | None = None
+        # Events that have arrived, too, and are handed out after those.
+        self._rest = b""
         # Set if what is pending has to be handed out at once.
         self._hurry = asyncio.Event()
         self.status = 0
@@ -262,15 +264,19 @@ class _Response:
         """
         del limit
         if self._pending is None:
+            piece, self._rest = self._rest, b""
             try:
-                piece = await self._opened.read()
+                piece = piece or await self._opened.read()
             except ConnectionError as exc:
                 raise TransportError(f"{_SERVER} {exc}") from exc
 
             if not piece:
                 return b""
 
-            self._pending = (piece, *(self._delay() if patient else self._cut_off()))
+            if patient:
+                self._pending = self._events(piece)
+            else:
+                self._pending = (piece, *self._cut_off())
 
         piece, due, error = self._pending
         await self._until(due)
@@ -309,19 +315,28 @@ class _Response:
         now, seconds = asyncio.get_running_loop().time(), self._network.cut_off()
         return (now + seconds, "cut") if seconds else (now, "")
 
-    def _delay(self) -> tuple[float, str]:
-        """Return when events are handed out, and the error in their place."""
+    def _events(self, piece: bytes) -> tuple[bytes, float, str]:
+        """Return the events to hand out, the time for that, and the error in their place.
+
+        Of several that have arrived, some may stay behind: the program sees a state, and
+        not the one after it.
+        """
         place = self._network.place(f"events of {self._what}", "events")
         due, error = self._cut_off()
         due += place.rng.expovariate(1 / 0.01)
         fault = place.fault
-        if fault is None or error:
-            return due, error
+        if fault is not None and not error:
+            if fault.kind != "cut":
+                due += fault.seconds
 
-        if fault.kind == "cut":
-            return due, "cut"
+            error = "" if fault.kind == "stale" else fault.kind
 
-        return due + fault.seconds, "skip" if fault.kind == "skip" else ""
+        lines = piece.splitlines(keepends=True)
+        if len(lines) > 1 and not self._network.quiet:
+            first = place.rng.randint(1, len(lines))
+            piece, self._rest = b"".join(lines[:first]), b"".join(lines[first:])
+
+        return piece, due, error
 
     async def _until(self, due: float) -> None:
         """Wait until a time, the close of the connection, or the quiet phase."""

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import contextvars
 import gc
+import inspect
 import logging
 import os
 import random
 import signal
 import sys
 import threading
+import time
 import uuid
 import warnings
 from collections import Counter, deque
@@ -20,19 +22,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aioinformer._extras import import_extra
 from aioinformer.budget import LoopBudget
-from aioinformer.errors import LeadershipLost
-from aioinformer.informer.handlers import handler_calls
+from aioinformer.errors import LeadershipLost, NotFound, OptionsError
 from aioinformer.testing.server import APIServer
 from aioinformer.testing.simulation.loop import PROGRAM, Program, SimulatedLoop
 from aioinformer.testing.simulation.network import SimulatedClient
 from aioinformer.testing.simulation.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import FrameType
 
@@ -77,7 +79,7 @@ class Scenario:
     """
 
     program: Callable[[SimulatedClient], Any]
-    workload: Callable[[Cluster], Awaitable[None]] | None = None
+    workload: Callable[[Cluster], Any] | None = None
     invariants: Sequence[Callable[[Cluster], object]] = ()
     eventually: Callable[[Cluster], object] | None = None
     setup: Callable[[Cluster], None] | None = None
@@ -93,6 +95,8 @@ class Outcome:
         seed: Seed of the run.
         strategy: Name of its strategy.
         violation: Description of the failure; empty if there was none.
+        error: Exception of the program or the check that failed; without a violation
+            that of the workload.
         faults: Faults that have struck.
         history: Lines about each step.
         seconds: Virtual seconds.
@@ -105,6 +109,7 @@ class Outcome:
     seed: int
     strategy: str
     violation: str = ""
+    error: BaseException | None = None
     faults: list[Fault] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -116,6 +121,8 @@ class Outcome:
 
 class Cluster:
     """Cluster as users and invariants see it: always the newest state.
+
+    An empty namespace is `default`, and that of all objects for `objects()`.
 
     Attributes:
         random: Source of randomness of the workload, from the seed.
@@ -144,15 +151,17 @@ class Cluster:
     def objects(
         self, resource: Resource, *, namespace: str = ""
     ) -> list[dict[str, Any]]:
-        """Return all objects of a resource."""
+        """Return all objects of a resource, or of one namespace."""
         return self._server.objects(resource, namespace=namespace)
 
     def get(
         self, resource: Resource, name: str, *, namespace: str = ""
     ) -> dict[str, Any] | None:
         """Return an object, or None."""
-        found = self._server.objects(resource, namespace=namespace)
-        return next((it for it in found if it["metadata"]["name"] == name), None)
+        try:
+            return self._server.get(resource, name, namespace=namespace)
+        except NotFound:
+            return None
 
     def create(
         self, resource: Resource, body: Mapping[str, Any], *, namespace: str = ""
@@ -335,14 +344,21 @@ class _Run:
         self.server.compact()
 
     def note(self, text: str) -> None:
-        program = PROGRAM.get()
+        self._note(PROGRAM.get(), text)
+
+    def _note(self, program: Program | None, text: str) -> None:
         who = "cluster" if program is None else program.name
         self.outcome.history.append(f"{self._loop.time():9.3f}  {who}  {text}")
 
     # ------------------------------------------------------------ the run
 
     async def run(self) -> None:
-        """Run until everything is done, or something is wrong."""
+        """Run until everything is done, or something is wrong.
+
+        Raises:
+            OptionsError: If the program or the workload is none.
+            Exception: Error of `setup`.
+        """
         scenario = self._scenario
         if scenario.setup is not None:
             scenario.setup(self.cluster)
@@ -353,10 +369,18 @@ class _Run:
 
         working = self._loop.create_task(self._work())
         await asyncio.wait({working, self._done}, return_when="FIRST_COMPLETED")
-        if working.done() and not working.cancelled():
-            error = working.exception()
-            if error is not None:
-                raise error
+        if self._done.done():
+            self._done.result()
+        elif error := _error_of(working):
+            self.outcome.error = error
+            self.note(f"FAILED workload: {_told(error)}")
+
+    def failed(self, task: asyncio.Task[Any], program: Program | None) -> None:
+        """Note a task that has failed, and whose error nobody has asked for so far."""
+        coroutine: Any = task.get_coro()
+        error = _error_of(task)
+        if error is not None:
+            self._note(program, f"FAILED task {coroutine.__qualname__}: {_told(error)}")
 
     def stopped(self, problem: str) -> None:
         """Record that the loop has stopped before the end."""
@@ -373,7 +397,12 @@ class _Run:
     async def _work(self) -> None:
         scenario, loop = self._scenario, self._loop
         if scenario.workload is not None:
-            await scenario.workload(self.cluster)
+            work = scenario.workload(self.cluster)
+            if not inspect.isawaitable(work):
+                self._refuse(f"the workload must be `async def`, and returned {work!r}")
+                return
+
+            await work
 
         self._end_faults()
         if scenario.eventually is None:
@@ -383,12 +412,13 @@ class _Run:
         seconds = scenario.settle_seconds
         until, since = loop.time() + seconds, None
         while since is None or loop.time() < since + _TRUE_SECONDS:
-            problem = _problem_of(scenario.eventually, self.cluster)
+            problem, error = _problem_of(scenario.eventually, self.cluster)
             if problem:
                 since = None
                 if loop.time() >= until:
                     self._fail(
-                        f"not true within {seconds:g} s without faults: {problem}"
+                        f"not true within {seconds:g} s without faults: {problem}",
+                        error,
                     )
                     return
             elif since is None:
@@ -423,8 +453,8 @@ class _Run:
             return
 
         def doom() -> None:
-            for task in program.tasks:
-                if not task.done() and (line := _line_of_task(task)):
+            for task in self._loop.tasks_of(program):
+                if line := _line_of_task(task):
                     self.outcome.killed_at[line] += 1
 
             self._context_of(program).run(self.kill, fault.seconds)
@@ -441,12 +471,19 @@ class _Run:
         """Run a program. Return how it ended, if not with an error."""
         try:
             made = self._scenario.program(SimulatedClient(self))
-            await (made if asyncio.iscoroutine(made) else made.run())
+            if not (inspect.isawaitable(made) or callable(getattr(made, "run", None))):
+                self._refuse(
+                    "the program must return a coroutine or something with `run()`, "
+                    f"such as a Manager, and returned {made!r}"
+                )
+                return ""
+
+            await (made if inspect.isawaitable(made) else made.run())
         except (LeadershipLost, SystemExit) as exc:
             return f" with {exc!r}"
         except (Exception, BaseExceptionGroup) as exc:  # noqa: BLE001 - what the run finds
             if program.alive:
-                self._fail(f"program ended with {exc!r}")
+                self._fail(f"program ended with {_told(exc)}", exc)
 
         return ""
 
@@ -460,13 +497,18 @@ class _Run:
     def _check(self) -> None:
         """Check the invariants; called after each write."""
         for invariant in self._scenario.invariants:
-            problem = _problem_of(invariant, self.cluster)
+            problem, error = _problem_of(invariant, self.cluster)
             if problem:
-                self._fail(problem)
+                self._fail(problem, error)
 
-    def _fail(self, problem: str) -> None:
+    def _refuse(self, problem: str) -> None:
+        """End the run, as the test is wrong."""
+        if not self._done.done():
+            self._done.set_exception(OptionsError(problem))
+
+    def _fail(self, problem: str, error: BaseException | None = None) -> None:
         if not self.outcome.violation:
-            self.outcome.violation = problem
+            self.outcome.violation, self.outcome.error = problem, error
             self.note(f"VIOLATION {problem}")
             if not self._done.done():
                 self._done.set_result(None)
@@ -488,7 +530,8 @@ def simulate(
         only: Places at which faults may strike; None for all.
 
     Raises:
-        Exception: Error of the workload.
+        OptionsError: If the program or the workload returns something else.
+        Exception: Error of `setup`.
     """
     with _restored_signals(), _determined(seed) as clock:
         loop = SimulatedLoop(Random(f"{seed}/order"), shuffled=_SHUFFLED)
@@ -496,7 +539,8 @@ def simulate(
         LoopBudget.use(loop, _Unlimited())
         run = _Run(scenario, Schedule(seed, strategy, only), loop)
         try:
-            with _logged(run), _counted_threads(loop):
+            loop.on_failure = run.failed
+            with _logged(run), _counted_threads(loop), _virtual_clocks(loop):
                 loop.run_until_complete(run.run())
         except RuntimeError:
             if not loop.problem:
@@ -522,7 +566,7 @@ class _HistoryHandler(logging.Handler):
         try:
             self._run.note(f"LOG {record.levelname} {record.getMessage()}")
             if record.exc_info and record.exc_info[1] is not None:
-                self._run.note(f"LOG {record.exc_info[1]!r}")
+                self._run.note(f"LOG {_told(record.exc_info[1])}")
         except Exception:  # noqa: BLE001 - such as a wrong format
             self.handleError(record)
 
@@ -557,6 +601,44 @@ def _counted_threads(loop: SimulatedLoop) -> Iterator[None]:
     finally:
         for module in modules:
             module.wrap_future = wrap
+
+
+@contextlib.contextmanager
+def _virtual_clocks(loop: SimulatedLoop) -> Iterator[None]:
+    """Let the clocks of the module `time` that `time_machine` leaves alone show `loop`.
+
+    Their names in modules that are not of the standard library are replaced, too:
+    `from time import monotonic`.
+    """
+
+    def seconds() -> float:
+        return loop.time()
+
+    def nanoseconds() -> int:
+        return round(loop.time() * 1e9)
+
+    clocks: dict[object, object] = {
+        time.monotonic: seconds,
+        time.perf_counter: seconds,
+        time.monotonic_ns: nanoseconds,
+        time.perf_counter_ns: nanoseconds,
+    }
+    replaced = [
+        (names, name, value)
+        for name_of_module, module in list(sys.modules.items())
+        if module is time or not _is_standard(name_of_module)
+        for names in [vars(module)]
+        for name, value in list(names.items())
+        if isinstance(value, BuiltinFunctionType) and value in clocks
+    ]
+    for names, name, value in replaced:
+        names[name] = clocks[value]
+
+    try:
+        yield
+    finally:
+        for names, name, value in replaced:
+            names[name] = value
 
 
 @contextlib.contextmanager
@@ -615,9 +697,6 @@ def _determined(seed: int) -> Iterator[Any]:
     def seeded(self: Random, a: Any = None, version: int = 2) -> None:
         seed_of(self, rng.getrandbits(64) if a is None else a, version)
 
-    # Warnings of slow calls depend on the machine.
-    names = vars(handler_calls)
-    clock, names["perf_counter"] = names["perf_counter"], lambda: 0.0
     state = random.getstate()
     random.seed(f"{seed}/module")
     Random.seed = seeded  # type: ignore[method-assign]
@@ -636,51 +715,76 @@ def _determined(seed: int) -> Iterator[Any]:
         uuid.uuid4 = make_uuid
         os.urandom = vars(random)["_urandom"] = urandom
         sys.unraisablehook = hook
-        names["perf_counter"] = clock
         random.setstate(state)
         if collects:
             gc.enable()
 
 
-def _problem_of(check: Callable[[Cluster], object], cluster: Cluster) -> str:
-    """Return what is wrong; empty if nothing is."""
+def _problem_of(
+    check: Callable[[Cluster], object], cluster: Cluster
+) -> tuple[str, Exception | None]:
+    """Return what is wrong, and the exception that says so; empty if nothing is."""
     name = getattr(check, "__name__", repr(check))
     try:
         result = check(cluster)
     except Exception as exc:  # noqa: BLE001 - usually an AssertionError
         text = str(exc).splitlines()
-        return f"{name}: {text[0] if text else type(exc).__name__}"
+        return f"{name}: {text[0] if text else type(exc).__name__}", exc
 
-    return f"{name} is {result!r}" if result is not None and not result else ""
+    wrong = result is not None and (not result or inspect.isawaitable(result))
+    return (f"{name} is {result!r}" if wrong else ""), None
+
+
+def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
+    """Return why a task that has ended failed."""
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+def _told(error: BaseException) -> str:
+    """Return an exception, and the line of the program that raised it."""
+    line, traceback = "", error.__traceback__
+    while traceback is not None:
+        line = _line_of(traceback.tb_frame, traceback.tb_lineno) or line
+        traceback = traceback.tb_next
+
+    return f"{error!r} at {line}" if line else repr(error)
 
 
 def _line_of_task(task: asyncio.Task[Any]) -> str:
-    """Return the line of the program at which a task waits, as `file.py:12 name`."""
+    """Return the line of the program at which a task waits."""
     coroutine: Any = task.get_coro()
     line = ""
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith((_PACKAGE, "asyncio", "contextlib")):
-            file = frame.f_code.co_filename.rpartition("/")[2]
-            line = f"{file}:{frame.f_lineno} {frame.f_code.co_name}"
-
+        line = _line_of(frame, frame.f_lineno) or line
         coroutine = coroutine.cr_await
 
     return line
 
 
 def _line_of_program() -> str:
-    """Return the line of the program that waits for the request, as `file.py:12`."""
+    """Return the line of the program that waits for the request."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module == "asyncio.events":  # the loop, and below it the test
-            return ""
+        if frame.f_globals.get("__name__") == "asyncio.events":
+            return ""  # the loop, and below it the test
 
-        if not module.startswith((_PACKAGE, "asyncio", "contextlib")):
-            file = frame.f_code.co_filename.rpartition("/")[2]
-            return f"{file}:{frame.f_lineno} {frame.f_code.co_name}"
+        if line := _line_of(frame, frame.f_lineno):
+            return line
 
         frame = frame.f_back
 
     return ""
+
+
+def _line_of(frame: FrameType, number: int) -> str:
+    """Return a line of the program as `file.py:12 name`; empty for other code."""
+    module = frame.f_globals.get("__name__", "")
+    if module.startswith(_PACKAGE) or _is_standard(module):
+        return ""
+
+    code = frame.f_code
+    return f"{code.co_filename.rpartition('/')[2]}:{number} {code.co_name}"
+
+
+def _is_standard(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names
