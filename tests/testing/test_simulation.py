@@ -569,16 +569,19 @@ def test_errors_of_the_test_itself_are_raised() -> None:
     with pytest.raises(OptionsError, match="needs invariants=, or eventually="):
         Simulation().run(sleeping)
 
-    with pytest.raises(OptionsError, match="must be functions"):
+    with pytest.raises(OptionsError, match="an invariant must be a plain function"):
         Simulation().run(sleeping, invariants=["x"])  # type: ignore[list-item]
 
-    with pytest.raises(OptionsError, match="must be a plain function"):
+    with pytest.raises(OptionsError, match="workload must be a function, not 3"):
+        run(sleeping, workload=3)
+
+    with pytest.raises(OptionsError, match="setup must be a plain function"):
         run(sleeping, setup=wrong)
 
-    with pytest.raises(OptionsError, match="must be a plain function"):
+    with pytest.raises(OptionsError, match="eventually must be a plain function"):
         Simulation().run(sleeping, eventually=wrong)
 
-    with pytest.raises(OptionsError, match="must be a plain function"):
+    with pytest.raises(OptionsError, match="an invariant must be a plain function"):
         Simulation().run(sleeping, invariants=[wrong])
 
     with pytest.raises(OptionsError, match="seeds=0 must be at least 1"):

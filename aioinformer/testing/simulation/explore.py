@@ -214,15 +214,8 @@ class Simulation:
                 seed and history.
         """
         __tracebackhide__ = True  # pytest shows the line of the test
-        functions = [program, workload, eventually, setup, *(checks := [*invariants])]
-        if not all(it is None or callable(it) for it in functions):
-            raise OptionsError("program, workload and invariants must be functions")
-
-        # They are called, and not awaited: a coroutine would always count as true.
-        for it in (setup, eventually, *checks):
-            if it is not None:
-                check_plain(it, "setup, eventually or an invariant")
-
+        checks = [*invariants]
+        _check_functions(program, workload, setup, eventually, checks)
         if eventually is None and not checks:
             raise OptionsError("a simulation needs invariants=, or eventually=")
 
@@ -297,6 +290,26 @@ class Simulation:
             lines.append(f"repeat it: {self._command} {outcome.seed}")
 
         return "\n".join(lines)
+
+
+def _check_functions(
+    program: object,
+    workload: object,
+    setup: object,
+    eventually: object,
+    invariants: Iterable[object],
+) -> None:
+    for name, function in (("program", program), ("workload", workload)):
+        if not callable(function) and (name == "program" or function is not None):
+            raise OptionsError(f"{name} must be a function, not {function!r}")
+
+    # They are called, and not awaited: a coroutine would always count as true.
+    for name, function in (("setup", setup), ("eventually", eventually)):
+        if function is not None:
+            check_plain(function, name)
+
+    for function in invariants:
+        check_plain(function, "an invariant")
 
 
 def _strategies(names: Iterable[str] | None) -> list[Strategy]:
