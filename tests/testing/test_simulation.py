@@ -133,6 +133,23 @@ def test_time_is_virtual_by_every_clock() -> None:
     assert (time.monotonic, perf_counter) == real
 
 
+def test_clock_of_module_that_a_program_imports_is_real_afterwards() -> None:
+    names: dict[str, Any] = {}
+
+    async def main(client: Client) -> None:
+        exec(
+            "import time\nfrom time import monotonic\nclass It: now = time.monotonic",
+            names,
+        )
+        assert names["monotonic"]() == 0
+        assert names["It"]().now() == 0
+        await asyncio.sleep(1e6)
+
+    run(main, strategies=["unobserved states"])
+    assert names["monotonic"]() == pytest.approx(time.monotonic(), abs=60)
+    assert names["It"]().now() == pytest.approx(time.monotonic(), abs=60)
+
+
 def test_killed_program_runs_no_finally_and_starts_again() -> None:
     starts: list[int] = []
     begun: list[int] = []

@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
 from types import BuiltinFunctionType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from aioinformer._extras import import_extra
 from aioinformer.budget import LoopBudget
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Cluster", "Outcome", "Scenario", "simulate"]
 
-_PACKAGE: Final = __name__.partition(".")[0]
+# Top-level modules whose lines are not those of a program.
+_LIBRARIES: Final = sys.stdlib_module_names | {"aioinformer", "aioinformer_apiserver"}
 _SHUFFLED: Final = 0.2
 # Time of day at which every run starts.
 _STARTED: Final = datetime(2026, 1, 31, 9, tzinfo=UTC)
@@ -603,40 +604,62 @@ def _counted_threads(loop: SimulatedLoop) -> Iterator[None]:
             module.wrap_future = wrap
 
 
-@contextlib.contextmanager
-def _virtual_clocks(loop: SimulatedLoop) -> Iterator[None]:
-    """Let the clocks of the module `time` that `time_machine` leaves alone show `loop`.
+class _Clock:
+    """Clock of the module `time` that shows the time of a simulated loop.
 
-    Their names in modules that are not of the standard library are replaced, too:
-    `from time import monotonic`.
+    Outside of a run it shows the real one, as modules that a program imports keep it.
+    It is no function: in the body of a class that would become a method.
     """
 
-    def seconds() -> float:
-        return loop.time()
+    loop: ClassVar[SimulatedLoop | None] = None
 
-    def nanoseconds() -> int:
-        return round(loop.time() * 1e9)
+    def __init__(self, real: Callable[[], float], unit: type[int | float]) -> None:
+        self._real = real
+        self._unit = unit
 
-    clocks: dict[object, object] = {
-        time.monotonic: seconds,
-        time.perf_counter: seconds,
-        time.monotonic_ns: nanoseconds,
-        time.perf_counter_ns: nanoseconds,
-    }
+    def __call__(self) -> int | float:
+        loop = _Clock.loop
+        if loop is None:
+            return self._real()
+
+        return round(loop.time() * 1e9) if self._unit is int else loop.time()
+
+
+# Those that `time_machine` leaves alone.
+_CLOCKS: Final[dict[object, _Clock]] = {
+    it: _Clock(it, unit)
+    for it, unit in (
+        (time.monotonic, float),
+        (time.monotonic_ns, int),
+        (time.perf_counter, float),
+        (time.perf_counter_ns, int),
+    )
+}
+
+
+@contextlib.contextmanager
+def _virtual_clocks(loop: SimulatedLoop) -> Iterator[None]:
+    """Let all clocks show the time of a loop, except in the standard library.
+
+    There, threads wait by them. Elsewhere, names such as those of
+    `from time import monotonic` are replaced.
+    """
     replaced = [
         (names, name, value)
-        for name_of_module, module in list(sys.modules.items())
-        if module is time or not _is_standard(name_of_module)
-        for names in [vars(module)]
+        for place, module in list(sys.modules.items())
+        if module is time or place.partition(".")[0] not in sys.stdlib_module_names
+        for names in [getattr(module, "__dict__", {})]  # some are None
         for name, value in list(names.items())
-        if isinstance(value, BuiltinFunctionType) and value in clocks
+        if isinstance(value, BuiltinFunctionType) and value in _CLOCKS
     ]
     for names, name, value in replaced:
-        names[name] = clocks[value]
+        names[name] = _CLOCKS[value]
 
+    _Clock.loop = loop
     try:
         yield
     finally:
+        _Clock.loop = None
         for names, name, value in replaced:
             names[name] = value
 
@@ -779,12 +802,8 @@ def _line_of_program() -> str:
 def _line_of(frame: FrameType, number: int) -> str:
     """Return a line of the program as `file.py:12 name`; empty for other code."""
     module = frame.f_globals.get("__name__", "")
-    if module.startswith(_PACKAGE) or _is_standard(module):
+    if module.partition(".")[0] in _LIBRARIES:
         return ""
 
     code = frame.f_code
     return f"{code.co_filename.rpartition('/')[2]}:{number} {code.co_name}"
-
-
-def _is_standard(module: str) -> bool:
-    return module.partition(".")[0] in sys.stdlib_module_names
