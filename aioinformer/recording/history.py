@@ -27,8 +27,9 @@ class Step:
     Attributes:
         t: Seconds since the beginning of the recording.
         informer: Informer that it is about; None for the whole recording.
-        kind: `LISTED`, `ADDED`, `MODIFIED` or `DELETED`; or `LIST`, `RELIST`,
-            `SNAPSHOT`, `SYNCED`, `STATUS` or `END` without an object.
+        kind: `LISTED` by the first list of its informer, `ADDED`, `MODIFIED` or
+            `DELETED`; or `LIST`, `RELIST`, `SNAPSHOT`, `SYNCED`, `STATUS` or `END`
+            without an object.
         obj: State after the change, of a deletion the last one; None without an object.
         before: State before the change; None if there was none.
         text: Explanation.
@@ -63,6 +64,8 @@ class History:
         self.reading: Reading = Reading()
         self.text: TextReader = TextReader()
         self.objects: dict[str, dict[str, KubeObject]] = {}
+        # Informers that have had a list.
+        self._listed: set[str] = set()
 
     def steps(self) -> Iterator[Step]:
         """Yield the changes; may be called once.
@@ -98,6 +101,11 @@ class History:
                 gone = objects.pop(key)
                 yield Step(t, informer, "DELETED", gone, gone)
 
+        first = happening.kind == "LIST" and happening.initial
+        begins = first or informer.name not in self._listed
+        if happening.kind in {"SNAPSHOT", "LIST"}:
+            self._listed.add(informer.name)
+
         for change in happening.changes:
             obj, kind = change.obj, change.kind
             before = objects.get(obj.key)
@@ -112,6 +120,8 @@ class History:
                     continue
 
                 kind = "MODIFIED"
+            elif kind == "LISTED" and not begins:
+                kind = "ADDED"  # while nothing was recorded
 
             marks = {
                 "missed": change.unknown,

@@ -25,6 +25,7 @@ another number in the header.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -44,6 +45,7 @@ __all__ = [
     "parsed",
     "plain_line",
     "shifted",
+    "split",
 ]
 
 FORMAT: Final = 1
@@ -73,6 +75,18 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
     redacted: list[str] = msgspec.field(default_factory=list)
     """Fields whose values were replaced."""
+
+    @property
+    def moment(self) -> datetime:
+        """Time at which `t` is 0.
+
+        Raises:
+            DecodeError: If it is no time.
+        """
+        try:
+            return datetime.fromisoformat(self.started).astimezone(UTC)
+        except ValueError as exc:
+            raise DecodeError(f"not a time: {self.started!r}") from exc
 
 
 class InformerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -193,6 +207,14 @@ def shifted(line: bytes, seconds: float) -> bytes:
     before, comma, rest = line.partition(b",")
     t = float(before.removeprefix(b'{"t":')) - seconds
     return b'{"t":%.6f%b%b' % (t, comma, rest)
+
+
+def split(text: bytes) -> list[bytes]:
+    """Return the lines of a text, each with its end.
+
+    Unlike `splitlines()`, which takes white space of JSON for ends, too.
+    """
+    return [line + b"\n" for line in text.split(b"\n")[:-1]]
 
 
 def parsed(text: bytes) -> Header | InformerLine | Line:

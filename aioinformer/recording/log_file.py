@@ -14,7 +14,7 @@ from aioinformer._extras import import_extra
 from aioinformer.errors import RecordingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
     from typing import BinaryIO
 
@@ -261,7 +261,9 @@ class TextReader:
         return bool(count)
 
 
-def read_lines(path: Path, reader: TextReader | None = None) -> Iterator[list[bytes]]:
+def read_lines(
+    path: Path, reader: TextReader | None = None
+) -> Generator[list[bytes], None, None]:
     """Read the lines of a file, in portions. A line that is cut off is left out.
 
     An empty line stands for a part that was skipped.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
     from aioinformer.model.resource import Resource
     from aioinformer.recording.lines import InformerLine
-    from aioinformer.recording.reading import Happening
+    from aioinformer.recording.reading import Change, Happening
     from aioinformer.watch.interface import ListOptions, WatchOptions
 
 __all__ = ["Digest", "Replay", "ReplaySource", "ReplayTarget", "replay"]
@@ -87,12 +87,15 @@ def replay(
 class ReplayTarget(Protocol):
     """Receiver of what is played."""
 
-    def apply(self, happening: Happening, *, quietly: bool = False) -> None:
+    def apply(self, happening: Happening, *, quietly: bool = False) -> bool:
         """Take an entry.
 
         Args:
             happening: The entry, of any informer.
             quietly: True if `expire()` follows, so that nobody need be told.
+
+        Returns:
+            True if readers have to list again before the next entry.
         """
 
     def expire(self) -> None:
@@ -275,8 +278,7 @@ class Replay:
                 continue
 
             self._next.popleft()
-            self._apply(happening)
-            if self.speed is None:
+            if self._apply(happening) or self.speed is None:
                 await self._taken()
 
         await self._taken()
@@ -339,16 +341,21 @@ class Replay:
                 break
 
             self._next.popleft()
-            self._apply(happening)
             count += 1
+            if self._apply(happening):
+                break
 
         await self._taken()
 
-    def _apply(self, happening: Happening, *, quietly: bool = False) -> None:
+    def _apply(self, happening: Happening, *, quietly: bool = False) -> bool:
+        """Play an entry; return True if readers have to list again."""
         self._begun = True
         self.time = max(self.time, happening.t)
+        relists = False
         for target in self._targets:
-            target.apply(happening, quietly=quietly)
+            relists |= target.apply(happening, quietly=quietly)
+
+        return relists
 
     async def _taken(self) -> None:
         """Wait until every informer has taken what was played."""
@@ -479,15 +486,15 @@ class ReplaySource:
 
     # ------------------------------------------------------------ playing
 
-    def apply(self, happening: Happening, *, quietly: bool = False) -> None:
+    def apply(self, happening: Happening, *, quietly: bool = False) -> bool:
         """Change the state, and tell the watches unless they are about to expire."""
         if happening.informer is None or happening.informer.name != self._informer.name:
-            return
+            return False
 
         kind = happening.kind
         if kind == "SYNCED":
             self._listed.set()
-            return
+            return False
 
         changes = [it for it in happening.changes if self.selects(it.obj)]
         before = _versions(self._objects) if kind == "SNAPSHOT" else {}
@@ -505,35 +512,45 @@ class ReplaySource:
                 if not self._namespace:
                     self._listed.set()
 
-                return  # it only repeats what is known
+                return False  # it only repeats what is known
 
             self._version = happening.version or self._version
             self._since_list.clear()
             if changes or before or not self._namespace:
-                if self._listed.is_set() and not quietly:
-                    self.expire()
-
+                listed = self._listed.is_set()
                 self._listed.set()
-        elif kind == "CHANGE" and changes:
-            (change,) = changes
-            # Only a list finds a missed deletion. What has an older version than the
-            # last change was no event either, but of a changed selection.
-            version = change.obj.resource_version or self._version
-            if change.unknown or version_number(version) < version_number(
-                self._version
-            ):
-                self._since_list.clear()
-                if not quietly:
+                if listed and not quietly:
                     self.expire()
 
-                return
+                return listed
 
-            event = WatchEvent(EventType(change.kind), change.obj)
-            self._since_list.append((self._version, event))
-            self._version = version
+        elif kind == "CHANGE" and changes:
+            return self._change(*changes, quietly=quietly)
+
+        return False
+
+    def _change(self, change: Change, *, quietly: bool) -> bool:
+        version = change.obj.resource_version or self._version
+        older = version_number(version) < version_number(self._version)
+        # Only a list finds a missed deletion. What a changed selection has added or
+        # removed was no event either. An object that a transform has left out was: the
+        # recording has its last state.
+        left = change.kind == "DELETED" and not change.moved
+        if change.unknown or (older and not left):
+            self._since_list.clear()
             if not quietly:
-                for watch in self._watches:
-                    watch.push(event)
+                self.expire()
+
+            return True
+
+        event = WatchEvent(EventType(change.kind), change.obj)
+        self._since_list.append((self._version, event))
+        self._version = self._version if older else version
+        if not quietly:
+            for watch in self._watches:
+                watch.push(event)
+
+        return False
 
     def expire(self) -> None:
         """End all watches with the error 410, so that informers list again."""

@@ -7,7 +7,7 @@ are seconds since the first header, and informers are told apart by their names.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from aioinformer.watch.decoding import ObjectDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
     from aioinformer.model.objects import KubeObject
 
@@ -233,11 +234,7 @@ class Reading:
         return Change(line.e, obj, line.unknown, line.moved, line.replaced)
 
     def _begin_part(self, header: Header) -> None:
-        try:
-            started = datetime.fromisoformat(header.started).astimezone(UTC)
-        except ValueError as exc:
-            raise DecodeError(f"not a time: {header.started!r}") from exc
-
+        started = header.moment
         if self.header is None:
             self.header, self._started = header, started
         else:
@@ -254,6 +251,14 @@ class Reading:
         return (moment - self.started).total_seconds()
 
     def _add(self, line: InformerLine) -> None:
+        # An informer of a restarted program may have got other namespaces. Nothing that
+        # plays the former one knows them.
+        name, count = line.name, 1
+        while any(it.name == name and not _covers(it, line) for it in self.informers):
+            count += 1
+            name = f"{line.name} #{count}"
+
+        line = msgspec.structs.replace(line, name=name)
         places = {it.name: place for place, it in enumerate(self.informers)}
         place = places.get(line.name)
         if place is None:
@@ -265,3 +270,11 @@ class Reading:
 
         self._numbers[line.s] = line
         self._decoders[line.name] = ObjectDecoder(line.resource)
+
+
+def _covers(known: InformerLine, line: InformerLine) -> bool:
+    """Return True if an informer has all namespaces of another one of its name."""
+    if not known.namespaces:
+        return True
+
+    return bool(line.namespaces) and {*line.namespaces} <= {*known.namespaces}

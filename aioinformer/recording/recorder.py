@@ -252,7 +252,7 @@ class Recorder(Lifecycle):
 
         Raises:
             OptionsError: If it was started before, or an informer has its store on disk.
-            RecordingError: If the file cannot be opened.
+            RecordingError: If the file cannot be opened, or is no recording.
             InformerStopped: If an informer has ended.
 
         Cancellation:
@@ -340,7 +340,10 @@ class Recorder(Lifecycle):
             raise OptionsError("save() has a path only with last=")
 
         self._pass_on()
-        now = {it.number: it.whole() for it in self._observers} if keeps else {}
+        now = {}
+        if keeps:
+            now = {it.number: it.whole() for it in self._observers if it.has_objects}
+
         wanted = stamped(self._sink.path, datetime.now(UTC)) if keeps else self.path
         target, t = path or wanted, self._t()
         saved = thread.call(lambda: self._sink.save(target, t, now))
@@ -575,10 +578,15 @@ class _Observer:
         indexer = self.informer.indexer
         return Whole(indexer.list(), indexer.resource_version)
 
+    @property
+    def has_objects(self) -> bool:
+        """True once the informer knows what there is, or a part of it."""
+        return self.informer.has_synced or bool(len(self.informer.indexer))
+
     def put_whole(self, text: str = "") -> None:
         """Put all objects, as far as the informer has them."""
-        whole = self.whole()
-        if whole.objects or self.informer.has_synced:
+        if self.has_objects:
+            whole = self.whole()
             self._put(self.number, Whole(whole.objects, whole.version, text))
 
         if self.informer.has_synced:

@@ -6,18 +6,21 @@ Everything here runs in the thread of the recorder.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import uuid
 from collections import deque
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from aioinformer import __version__
+from aioinformer.errors import DecodeError
 from aioinformer.informer.notifications import Added, Deleted, Updated, object_of
 from aioinformer.recording.lines import (
     FORMAT,
@@ -25,10 +28,12 @@ from aioinformer.recording.lines import (
     InformerLine,
     change_line,
     encoded,
+    parsed,
     plain_line,
     shifted,
+    split,
 )
-from aioinformer.recording.log_file import LogFile, TextReader, compressor
+from aioinformer.recording.log_file import LogFile, TextReader, compressor, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -57,6 +62,8 @@ _REPLACED: Final = b'"replaced":true,'
 
 # A part of the ring is dropped at once.
 _SEGMENTS: Final = 20
+# Its last part is not compressed. It ends at this size if it is not old enough before.
+_SEGMENT_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,14 +292,28 @@ class FileSink:
         self._keep = keep
         self._file: LogFile | None = None
         self._started = datetime.now(UTC)
-        # Size of the current file with all objects that it begins with.
+        # Time at which the current file began, which may be before this recorder.
+        self._began = self._started
+        # Size of the file before this recorder, and of the objects that it began with.
+        self._before = 0
         self._base = 0
         self._begins = True
 
     def begin(self, started: datetime) -> None:
-        """Open the file. Raises `OSError`."""
-        self._started = started
-        self._open()
+        """Open the file, and continue an existing recording.
+
+        Raises:
+            RecordingError: If the file is something else.
+            OSError: If it cannot be opened.
+        """
+        self._started = began = started
+        if self.path.is_file():  # no device
+            began = _begin_of(self.path) or started
+            if self._is_full(self.path.stat().st_size, started - began):
+                self._retire(began)
+                began = started
+
+        self._open(began)
 
     def write(self, portion: Portion) -> None:
         """Append entries. Raises `OSError`."""
@@ -311,25 +332,19 @@ class FileSink:
             self._file.write(b"".join(waiting))
 
         if self._begins:
-            self._base, self._begins = self._file.bytes, False
+            self._base, self._begins = self._file.bytes - self._before, False
         elif portion:
-            age = portion[-1].t - self._encoder.since
-            # Files that have little else than all objects would never end.
-            grown = self._file.bytes >= 2 * self._base
-            self.full = (grown and _reaches(self._file.bytes, self._rotate_bytes)) or (
-                _reaches(age, self._rotate_seconds)
-            )
+            age = self._moment(portion[-1].t) - self._began
+            self.full = self._is_full(self._file.bytes, age)
 
     def rotate(self, t: float) -> None:
         """Rename the full file, and begin another one. Raises `OSError`."""
         if self._file is not None:
             self._file.close()
-            began = self._started + timedelta(seconds=self._encoder.since)
-            self.path.rename(stamped(self.path, began))
-            self._delete_old()
+            self._retire(self._began)
 
         self._encoder.since = t
-        self._open()
+        self._open(self._moment(t))
         self.full, self._begins = False, True
 
     def save(self, path: Path, t: float, now: dict[int, Whole]) -> None:
@@ -344,8 +359,12 @@ class FileSink:
             finally:
                 self._file.discard()
 
-    def _open(self) -> None:
+    def _moment(self, t: float) -> datetime:
+        return self._started + timedelta(seconds=t)
+
+    def _open(self, began: datetime) -> None:
         file = LogFile(self.path)
+        self._began, self._before = began, file.bytes
         lines = [self._encoder.header(self._started)]
         lines += map(encoded, self._encoder.informers.values())
         try:
@@ -356,7 +375,14 @@ class FileSink:
 
         self._file = file
 
-    def _delete_old(self) -> None:
+    def _is_full(self, size: int, age: timedelta) -> bool:
+        # A file that had little else than all objects would be full at once.
+        large = size >= 2 * self._base and _reaches(size, self._rotate_bytes)
+        return large or _reaches(age.total_seconds(), self._rotate_seconds)
+
+    def _retire(self, began: datetime) -> None:
+        """Rename the full file, and delete old ones."""
+        self.path.rename(stamped(self.path, began))
         if self._keep is None:
             return
 
@@ -380,6 +406,7 @@ class _Segment:
         lines: Lines, until it is complete.
         packed: Compressed lines, when it is complete.
         packed_before: Compressed lines of `before`, in that order.
+        size: Bytes of the lines that are not compressed.
     """
 
     began: float
@@ -389,6 +416,7 @@ class _Segment:
     packed: bytes = b""
     packed_before: bytes = b""
     ended: float = 0.0
+    size: int = 0
 
 
 class RingSink:
@@ -415,6 +443,8 @@ class RingSink:
         self._segments: deque[_Segment] = deque([_Segment(0.0)])
         # Resource versions of the informers, after the last entry.
         self._versions: dict[int, str] = {}
+        # Times at which informers were synced.
+        self._synced: dict[int, float] = {}
 
     def begin(self, started: datetime) -> None:
         """Begin."""
@@ -437,8 +467,12 @@ class RingSink:
             elif not (isinstance(entry.what, Listed) and entry.what.batch.initial):
                 if not isinstance(entry.what, Note):
                     self._note_before(segment, entry.informer, entry.what)
+                elif entry.what.kind == "SYNCED":
+                    self._synced.setdefault(entry.informer, entry.t)
 
-                segment.lines += self._encoder.lines(entry)
+                lines = list(self._encoder.lines(entry))
+                segment.lines += lines
+                segment.size += sum(map(len, lines))
                 segment.ended = entry.t
 
     def rotate(self, t: float) -> None:
@@ -461,10 +495,13 @@ class RingSink:
                 if number in now:
                     file.write(b"".join(self._whole(number, now[number])))
 
+                if self._synced.get(number, math.inf) < began:
+                    file.write(plain_line("SYNCED", 0.0, number))
+
             for segment in self._segments:
                 lines = segment.lines
                 if segment.packed:
-                    lines = _unpacked(segment.packed).splitlines(keepends=True)
+                    lines = split(_unpacked(segment.packed))
 
                 file.write(b"".join(shifted(it, began) for it in lines))
 
@@ -527,29 +564,35 @@ class RingSink:
                 line = None
                 if old is not None:
                     line = change_line("LISTED", 0.0, number, raw_of(old))
+                    segment.size += len(line)
 
                 before[key] = line
 
     def _advance(self, t: float) -> None:
-        """Complete the current segment if it is old enough, and drop those too old."""
+        """Complete the current segment if it is old or large, and drop those too old."""
         current = self._segments[-1]
-        if t - current.began < self.seconds / _SEGMENTS:
+        old = t - current.began >= self.seconds / _SEGMENTS
+        if not old and current.size < _SEGMENT_BYTES:
             return
 
         if current.lines:
-            current.packed = self._compressor.compress(b"".join(current.lines))
+            current.packed = self._packed(current.lines)
             lines = [it for it in current.before.values() if it is not None]
-            current.packed_before = self._compressor.compress(b"".join(lines))
+            current.packed_before = self._packed(lines)
             for key, line in current.before.items():
                 current.before[key] = None if line is None else b""
 
-            current.lines = []
+            current.lines, current.size = [], 0
             self._segments.append(_Segment(t, dict(self._versions)))
-        else:
+        else:  # it has no changes
             current.began, current.versions = t, dict(self._versions)
 
         while len(self._segments) > 1 and self._segments[0].ended <= t - self.seconds:
             self._segments.popleft()
+
+    def _packed(self, lines: list[bytes]) -> bytes:
+        # A copy, as the original keeps the memory of the text.
+        return bytes(memoryview(self._compressor.compress(b"".join(lines))))
 
 
 def _before(segment: _Segment) -> dict[tuple[int, str], bytes | None]:
@@ -557,7 +600,7 @@ def _before(segment: _Segment) -> dict[tuple[int, str], bytes | None]:
     if not segment.packed_before:
         return dict(segment.before)
 
-    lines = iter(_unpacked(segment.packed_before).splitlines(keepends=True))
+    lines = iter(split(_unpacked(segment.packed_before)))
     return {
         key: None if it is None else next(lines) for key, it in segment.before.items()
     }
@@ -566,6 +609,26 @@ def _before(segment: _Segment) -> dict[tuple[int, str], bytes | None]:
 def _unpacked(data: bytes) -> bytes:
     reader = TextReader()
     return b"".join([*reader.feed(data), *reader.finish()])
+
+
+def _begin_of(path: Path) -> datetime | None:
+    """Return the time at which an existing recording begins; None if nothing says it.
+
+    Raises:
+        RecordingError: If the file is something else.
+        OSError: If it cannot be read.
+    """
+    with closing(read_lines(path)) as portions:
+        for line in chain.from_iterable(portions):
+            try:
+                header = parsed(line)
+            except DecodeError:
+                continue
+
+            if isinstance(header, Header):
+                return header.moment
+
+    return None
 
 
 def _reaches(value: float, limit: float | None) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import AioInformerError
+from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +30,8 @@ class ReplayedServer:
 
     Objects are stored as they were recorded, but with versions of this server: those of
     several informers, or of a restored cluster, would not increase. Custom resources are
-    served as in `APIServer.register`. An object that two informers have is stored once.
+    served as in `APIServer.register`. An object that two informers have is stored once,
+    in its newest state.
 
     Args:
         server: Server to change.
@@ -41,9 +43,10 @@ class ReplayedServer:
     def __init__(self, server: APIServer) -> None:
         self._server = server
         self.changes: int = 0
-        # Versions of the objects in the recording, and the informers that have them.
+        # Versions of the objects in the recording, and the informers that have them,
+        # each with its version.
         self._versions: dict[tuple[Resource, str], str] = {}
-        self._holders: dict[tuple[Resource, str], set[str]] = {}
+        self._holders: dict[tuple[Resource, str], dict[str, str]] = {}
         # Resources that were seen, and whether they are served.
         self._served: dict[Resource, bool] = {}
 
@@ -52,16 +55,16 @@ class ReplayedServer:
         for resource in resources:
             self._serves(resource)
 
-    def apply(self, happening: Happening, *, quietly: bool = False) -> None:
-        """Store and remove the objects of an entry."""
+    def apply(self, happening: Happening, *, quietly: bool = False) -> bool:
+        """Store and remove the objects of an entry. Clients never have to list again."""
         del quietly
         informer = happening.informer
         if informer is None or not (happening.changes or happening.kind == "SNAPSHOT"):
-            return
+            return False
 
         resource = informer.resource
         if not self._serves(resource):
-            return
+            return False
 
         if happening.kind == "SNAPSHOT":
             present = {it.obj.key for it in happening.changes}
@@ -71,12 +74,14 @@ class ReplayedServer:
 
         for change in happening.changes:
             place = (resource, change.obj.key)
-            holders = self._holders.setdefault(place, set())
+            holders = self._holders.setdefault(place, {})
             if change.kind == "DELETED":
                 self._drop(place, informer.name, holders)
             else:
-                holders.add(informer.name)
-                self._put(place, change.obj)
+                self._put(place, change.obj, holders.get(informer.name))
+                holders[informer.name] = change.obj.resource_version
+
+        return False
 
     def expire(self) -> None:
         """Discard the history, so that clients that are behind list again."""
@@ -86,21 +91,39 @@ class ReplayedServer:
         """Give clients time to read. Cancellation: safe."""
         await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _put(self, place: tuple[Resource, str], obj: KubeObject) -> None:
-        if self._versions.get(place) == (obj.resource_version or None):
+    def _put(
+        self, place: tuple[Resource, str], obj: KubeObject, before: str | None
+    ) -> None:
+        """Store an object.
+
+        Args:
+            place: Its place.
+            obj: The object.
+            before: Version that its informer had before; None for a new object.
+        """
+        stored, version = self._versions.get(place), obj.resource_version
+        if stored == (version or None):
             return  # another informer had it
+
+        # An informer that is behind another one does not take the object back. One
+        # that goes back itself does: of a cluster that was restored.
+        goes_back = before is not None and version_number(before) > version_number(
+            version
+        )
+        if version_number(stored or "") > version_number(version) and not goes_back:
+            return
 
         self._versions[place] = obj.resource_version
         self._server.put(place[0], obj.to_dict())
         self.changes += 1
 
     def _drop(
-        self, place: tuple[Resource, str], informer: str, holders: set[str]
+        self, place: tuple[Resource, str], informer: str, holders: dict[str, str]
     ) -> None:
         if informer not in holders:
             return
 
-        holders.discard(informer)
+        del holders[informer]
         if not holders:
             resource, key = place
             namespace, _, name = key.rpartition("/")

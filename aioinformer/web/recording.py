@@ -6,9 +6,9 @@ import tempfile
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from aioinformer._tasks import in_thread
+from aioinformer._tasks import finish, in_thread
 from aioinformer.errors import AioInformerError
 from aioinformer.web.responses import HTTPResponse, refusal
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from aioinformer.web.responses import EndpointRequest, Responder
 
 __all__ = ["recording_responders"]
+
+SAVE_SECONDS: Final = 300.0
+"""Maximum time to write a recording for a download."""
 
 
 def recording_responders(
@@ -36,7 +39,8 @@ def recording_responders(
         del request
         file = await in_thread(_unused_file)
         try:
-            await recorder.save(file)
+            # It is written even if the client leaves, and is deleted after that.
+            await finish(recorder.save(file), within_seconds=SAVE_SECONDS)
             body = await in_thread(file.read_bytes)
         except AioInformerError as exc:
             return refusal(503, str(exc))

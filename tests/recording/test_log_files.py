@@ -6,8 +6,9 @@ import asyncio
 import logging
 import random
 import threading
+import tracemalloc
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from informer_helpers import running, settle
 
 from aioinformer import Added, Deleted, KubeObject, SharedInformer, Updated
 from aioinformer.errors import DecodeError, HandlerError, RecordingError
+from aioinformer.model.resources import PODS
 from aioinformer.recording import log_file, record, replay
 from aioinformer.recording import recorder as recorder_module
 from aioinformer.recording.history import History
@@ -34,6 +36,7 @@ from aioinformer.recording.log_file import LogFile, TextReader, read_lines
 from aioinformer.recording.redaction import Redaction
 from aioinformer.recording.sinks import Entry, FileSink, RingSink, Whole
 from aioinformer.testing import FakeListerWatcher
+from aioinformer.watch.decoding import ObjectDecoder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -197,7 +200,7 @@ async def test_recording_of_a_restarted_program_is_continued(tmp_path: Path) -> 
 
     assert contents(path) == versions(informer)
     steps = [it.kind for it in History([path]).steps() if it.obj is not None]
-    assert steps == ["LISTED"] * 3 + ["DELETED", "LISTED", "ADDED"]
+    assert steps == ["LISTED"] * 3 + ["DELETED", "ADDED", "ADDED"]
 
 
 def test_files_with_little_but_objects_are_not_full_at_once(tmp_path: Path) -> None:
@@ -229,6 +232,54 @@ def test_files_with_little_but_objects_are_not_full_at_once(tmp_path: Path) -> N
     times = [it.t for it in History([*full, last]).steps()]
     assert times == sorted(times)
     assert times[-1] == 4.0
+
+
+def test_continued_files_are_rotated_by_their_whole_size_and_age(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "it.alog"
+    started = datetime(2026, 1, 31, tzinfo=UTC)
+    line = InformerLine(t=0, e="INFORMER", s=0, name="pods", plural="pods")
+    sizes: list[int] = []
+
+    def run(**options: Any) -> None:
+        nonlocal started
+        started += timedelta(seconds=1)
+        sink = FileSink(path, Redaction(), **options)
+        sink.begin(started)
+        noise = random.Random(len(sizes)).randbytes(2000).hex()
+        objects = [KubeObject.of(pod(noise[at : at + 40])) for at in range(0, 4000, 40)]
+        sink.write([Entry(0, 0, line), Entry(0, 0, Whole(objects, "1"))])
+        sink.close(1.0)
+        sizes.append(path.stat().st_size)
+
+    for _ in range(6):
+        run(rotate_bytes=8000)
+
+    assert len(files(tmp_path)) == 3
+    assert max(sizes) < 16_000
+    started += timedelta(hours=2)
+    run(rotate_seconds=3600)
+    assert len(files(tmp_path)) == 4
+    run(rotate_seconds=3600)
+    assert len(files(tmp_path)) == 4
+    first, *_ = files(tmp_path)
+    assert first.name == "it-20260131T000001.000000Z.alog"
+
+
+async def test_other_files_are_not_continued(tmp_path: Path) -> None:
+    path = tmp_path / "it.alog"
+    path.write_text("notes")
+    with pytest.raises(RecordingError, match="is not a recording"):
+        async with record(SharedInformer(FakeListerWatcher()), path):
+            pass
+
+    assert path.read_text() == "notes"
+    path.write_text("")
+    async with recorded(FakeListerWatcher(pod("a")), path):
+        pass
+
+    assert list(contents(path)) == ["default/a"]
 
 
 def test_other_files_are_not_deleted(tmp_path: Path) -> None:
@@ -416,12 +467,12 @@ class Ring:
     def put(self, t: float, what: Any) -> None:
         self.sink.write([Entry(t, 0, what)])
 
-    def set(self, name: str) -> Any:
+    def set(self, name: str, **more: Any) -> Any:
         """Store the next version of an object, and return its notification."""
         self.version += 1
         metadata = {"name": name, "resourceVersion": str(self.version)}
         old = self.objects.get(name)
-        self.objects[name] = new = KubeObject.of({"metadata": metadata})
+        self.objects[name] = new = KubeObject.of({"metadata": metadata} | more)
         return Added(new) if old is None else Updated(old, new)
 
     def delete(self, name: str) -> Any:
@@ -476,6 +527,34 @@ def test_ring_begins_with_a_version_that_its_changes_follow(tmp_path: Path) -> N
     assert b'"resourceVersion":"%d"' % (int(snapshot.version) + 1) in bytes(
         changes[0].o
     )
+
+
+def test_ring_is_compressed_before_it_is_old(tmp_path: Path) -> None:
+    ring = Ring(tmp_path, 24 * 3600)
+    ring.put(0, Whole([ring.set("a").obj], "1"))
+    tracemalloc.start()
+    try:
+        for t in range(1, 20_000):
+            ring.put(t / 20, [ring.set("a", filler="x" * 4000)])
+
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held < 20e6, "of 80 MB"
+    before, changes = ring.saved(1000)
+    assert (len(before), len(changes)) == (1, 19_999)
+
+
+def test_line_breaks_within_objects_do_not_matter(tmp_path: Path) -> None:
+    ring = Ring(tmp_path, 60)
+    ring.set("a")
+    raw = b'{\r\n"metadata":{\r"name":"a","resourceVersion":"1"}\n}'
+    ring.objects["a"] = ObjectDecoder(PODS).decode(raw)
+    for t in (1, 20, 30):  # in a part that is compressed
+        ring.put(t, [Added(ring.objects["a"])])
+
+    assert ring.saved(30) == ([], ["ADDED a1"] * 3)
 
 
 async def test_last_minutes_are_saved_while_informers_run(tmp_path: Path) -> None:

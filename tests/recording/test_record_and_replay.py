@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from informer_helpers import running, settle
 
-from aioinformer import SharedInformer, SharedInformerFactory
-from aioinformer.errors import OptionsError, RecordingError
+from aioinformer import KubeObject, SharedInformer, SharedInformerFactory
+from aioinformer.errors import OptionsError, RecordingError, TransportError
 from aioinformer.informer import ReflectorOptions
 from aioinformer.model import drop
 from aioinformer.model.resources import PODS
 from aioinformer.recording import Digest, record, replay
 from aioinformer.testing import APIServer, FakeListerWatcher
+from aioinformer.testing.replayed import ReplayedServer
 from aioinformer.watch import ListOptions, WatchOptions
 
 if TYPE_CHECKING:
@@ -99,11 +100,17 @@ async def test_replay_repeats_changes_a_missed_deletion_and_a_replaced_object(
 
 CHANGES = st.lists(
     st.tuples(
-        st.sampled_from(["put", "delete", "gone", "cut", "end", "bookmark", "wait"]),
+        st.sampled_from(
+            ["put", "leave", "delete", "gone", "cut", "end", "bookmark", "wait"]
+        ),
         st.integers(0, 5),
     ),
     max_size=40,
 )
+
+
+def unless_done(obj: KubeObject) -> KubeObject | None:
+    return None if obj.at("status.phase") == "Done" else obj
 
 
 @given(changes=CHANGES, streams=st.booleans())
@@ -117,10 +124,15 @@ async def test_replay_repeats_any_sequence(
     options = ReflectorOptions(streaming_list=streams)
     source = FakeListerWatcher(pod("p0"))
     present = {"p0"}
-    async with recorded(source, path, options=options) as (informer, told):
+    async with recorded(source, path, options=options, transform=unless_done) as (
+        informer,
+        told,
+    ):
         for number, (what, which) in enumerate(changes):
             name = f"p{which}"
             match what:
+                case "leave" if name in present:
+                    source.modify(phase(name, "Done"))
                 case "put" if name in present:
                     source.modify(phase(name, str(number)))
                 case "put":
@@ -187,6 +199,91 @@ async def test_several_namespaces_are_replayed_each_with_its_own_versions(
 
     assert len(informer.indexer) == 9
     assert await play(path) == (states(informer), told.hexdigest(), told.count)
+
+
+async def test_ring_of_several_namespaces_is_replayed(tmp_path: Path) -> None:
+    sources = {it: FakeListerWatcher() for it in ("one", "two")}
+    sources["one"].add({"metadata": {"name": "a", "namespace": "one"}})
+    informer = SharedInformer(sources, name="pods")
+    ring = tmp_path / "it.alog"
+    async with record(informer, ring, last=60) as recorder, running(informer.run()):
+        await informer.wait_synced(10)
+        await asyncio.sleep(100)
+        sources["two"].add({"metadata": {"name": "b", "namespace": "two"}})
+        await settle()
+        path = await recorder.save()
+        expected = states(informer)
+
+    assert (await play(path))[0] == expected
+
+
+async def test_ring_saved_before_the_first_list_is_not_synced(tmp_path: Path) -> None:
+    source = FakeListerWatcher(pod("a"))
+    source.refuse(TransportError("no route"), times=100)
+    informer = SharedInformer(source, name="pods")
+    ring = tmp_path / "it.alog"
+    async with record(informer, ring, last=60) as recorder, running(informer.run()):
+        await asyncio.sleep(3)
+        path = await recorder.save()
+
+    async with replayed(path) as (played, again, _):
+        await played.run()
+        assert not again.has_synced
+
+
+async def test_informer_that_gets_other_namespaces_is_another_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "it.alog"
+    sources = {it: FakeListerWatcher() for it in ("one", "two", "three")}
+    for namespace, source in sources.items():
+        source.add({"metadata": {"name": "a", "namespace": namespace}})
+
+    for names in (["one", "two"], ["two"], ["one", "three"]):
+        async with recorded({it: sources[it] for it in names}, path):
+            pass
+
+    async with replay(path) as played:
+        assert [it.name for it in played.informers] == ["pods", "pods #2"]
+        informer = played.informer("pods #2")
+        async with running(informer.run()):
+            await played.run()
+            await informer.wait_synced(10)
+            assert sorted(states(informer)) == ["one/a", "three/a"]
+
+
+async def test_server_serves_the_newest_state_of_several_informers(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "it.alog"
+    sources = FakeListerWatcher(pod("a")), FakeListerWatcher(pod("a"))
+    informers = [SharedInformer(it, name=f"it{id(it)}") for it in sources]
+    server = APIServer(auto_namespaces=True)
+    target = ReplayedServer(server)
+    target.serve([PODS])
+
+    async def served() -> str:
+        async with replay(path) as played:
+            target = ReplayedServer(server)
+            played.add(target)
+            await played.run()
+
+        return str(server.get(PODS, "a")["status"]["phase"])
+
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(record(informers, path))
+        for informer in informers:
+            await stack.enter_async_context(running(informer.run()))
+            await informer.wait_synced(10)
+
+        for number in range(3):
+            sources[0].modify(phase("a", str(number)))
+
+        await settle()
+        sources[1].modify(phase("a", "0"))  # its watch is slow
+        await settle()
+
+    assert await served() == "2"
 
 
 async def sources_seen(informer: SharedInformer, key: str) -> None:

@@ -331,10 +331,11 @@ class _Response:
 
             error = "" if fault.kind == "stale" else fault.kind
 
-        lines = piece.splitlines(keepends=True)
-        if len(lines) > 1 and not self._network.quiet:
-            first = place.rng.randint(1, len(lines))
-            piece, self._rest = b"".join(lines[:first]), b"".join(lines[first:])
+        lines = piece.split(b"\n")  # the last one is the rest of an event, or empty
+        if len(lines) > 2 and not self._network.quiet:
+            first = place.rng.randint(1, len(lines) - 1)
+            piece = b"\n".join([*lines[:first], b""])
+            self._rest = b"\n".join(lines[first:])
 
         return piece, due, error
 
