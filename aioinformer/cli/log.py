@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from aioinformer.cli.output import (
     counted,
     has_colors,
     one_line,
+    print_error,
     write,
 )
 from aioinformer.cli.parameters import seconds_in
@@ -109,8 +111,9 @@ def ls(options: LogOptions) -> Iterator[str]:
         f"{', '.join(options.files)}: {size:,} bytes, {reading.started:%Y-%m-%d %H:%M:%S} UTC, "
         f"{human_duration(reading.end)}, by {header.program}"
     )
-    hidden = [f"hidden: {', '.join(header.redacted)}"] if header.redacted else []
-    if header.names == "hashed":
+    redacted = reading.redacted
+    hidden = [f"hidden: {', '.join(redacted)}"] if redacted else []
+    if reading.hides_names:
         hidden.append("names are hashed")
 
     if hidden:
@@ -135,11 +138,7 @@ def ls(options: LogOptions) -> Iterator[str]:
     if not ended:
         yield "It has no end: it is still being written, or its program was killed."
 
-    if damaged := reading.unreadable:
-        yield f"{counted(damaged, 'line')} cannot be read, and are left out."
-
-    if skipped := history.text.skipped:
-        yield f"{counted(skipped, 'byte')} cannot be read, and are left out."
+    yield from _damage(history)
 
 
 def show(options: LogOptions, key: str = "", at: str = "") -> Iterator[str | bytes]:
@@ -176,6 +175,8 @@ def show(options: LogOptions, key: str = "", at: str = "") -> Iterator[str | byt
     for step in steps:
         yield _line(history, step, options.output)
 
+    _warn_of_damage(history)
+
 
 def grep(options: LogOptions, pattern: str) -> Iterator[str | bytes]:
     """Yield the changes whose JSON has a pattern.
@@ -193,6 +194,8 @@ def grep(options: LogOptions, pattern: str) -> Iterator[str | bytes]:
     for step in _chosen(history, options):
         if step.obj is not None and search(step.obj.raw):
             yield _line(history, step, options.output)
+
+    _warn_of_damage(history)
 
 
 def diff(options: LogOptions) -> Iterator[str]:
@@ -226,6 +229,8 @@ def diff(options: LogOptions) -> Iterator[str]:
                 states.pop((informer.name, obj.key), None)
             else:
                 states[informer.name, obj.key] = obj
+    else:
+        _check_informer(history, options)
 
     for name, key in sorted(first.keys() | now.keys()):
         before, after = first.get((name, key)), now.get((name, key))
@@ -236,6 +241,8 @@ def diff(options: LogOptions) -> Iterator[str]:
         elif before != after:
             changes = "".join(f"\n    {it}" for it in differences(before, after))
             yield f"~ {name} {key}{changes}"
+
+    _warn_of_damage(history)
 
 
 def differences(before: KubeObject, after: KubeObject) -> list[str]:
@@ -303,10 +310,16 @@ async def play(options: LogOptions, speed: float) -> int:
     """Show an informer of a recording as a live table, while it is played. Return 0.
 
     Raises:
+        CommandError: If the output is no terminal.
         OptionsError: If the recording has no such informer, or more than one.
         RecordingError: If it cannot be read.
         OSError: If writing fails.
     """
+    if not sys.stdout.isatty():
+        raise CommandError(
+            "log play needs a terminal. `aioinformer log show` does not."
+        )
+
     async with replay(*options.files, speed=speed) as played:
         await _shown(played, options, speed)
 
@@ -358,6 +371,33 @@ def _chosen(history: History, options: LogOptions) -> Iterator[Step]:
 
         if step.t >= since and _is_chosen(options, step.informer):
             yield step
+
+    _check_informer(history, options)
+
+
+def _check_informer(history: History, options: LogOptions) -> None:
+    """Reject the name of an informer that a whole recording does not have."""
+    known = history.reading.informers
+    if not any(_is_chosen(options, it) for it in known):
+        names = ", ".join(repr(it.name) for it in known) or "none"
+        raise CommandError(
+            f"recording has no informer {options.informer!r}: it has {names}."
+        )
+
+
+def _damage(history: History) -> Iterator[str]:
+    """Yield what could not be read so far."""
+    for count, what in (
+        (history.reading.unreadable, "line"),
+        (history.text.skipped, "byte"),
+    ):
+        if count:
+            yield f"{counted(count, what)} cannot be read, and are left out."
+
+
+def _warn_of_damage(history: History) -> None:
+    for line in _damage(history):
+        print_error(line)
 
 
 def _is_chosen(options: LogOptions, informer: InformerLine | None) -> bool:

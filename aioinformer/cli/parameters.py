@@ -146,7 +146,7 @@ def given(
     if value is not None and not value.strip():
         name = parameter.name or ""
         special = _EMPTY.get(f"{context.info_name} {name}")
-        raise click.BadParameter(special or _EMPTY[name])
+        raise click.BadParameter(special or _EMPTY.get(name, "must not be empty"))
 
     return value
 

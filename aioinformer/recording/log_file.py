@@ -7,11 +7,14 @@ is readable up to its last flush. A program that continues a file begins a new f
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer._extras import import_extra
 from aioinformer.errors import RecordingError
+
+with suppress(ImportError):  # on Windows
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -71,6 +74,7 @@ class LogFile:
 
     Raises:
         OptionsError: If the package for zstd is not installed.
+        RecordingError: If another recorder writes it.
         OSError: If the file cannot be opened.
 
     Attributes:
@@ -86,6 +90,10 @@ class LogFile:
         self.raw_bytes: int = 0
         # Recordings may have what only their owner may read.
         self._file: BinaryIO = open(path, "ab", buffering=0, opener=_private)  # noqa: SIM115 - closed by close()
+        if _is_locked(self._file.fileno()):
+            self._file.close()
+            raise RecordingError(f"another recorder writes to {path}")
+
         self.bytes: int = os.fstat(self._file.fileno()).st_size
         self._frame: Any = None
         self._in_frame = 0
@@ -135,6 +143,21 @@ class LogFile:
             written = self._file.write(rest) or 0
             self.bytes += written
             rest = rest[written:]
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Lock a file until it is closed; return True if another one has it locked."""
+    if os.name != "posix":
+        return False
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+
+    return False
 
 
 def _private(path: str, flags: int) -> int:

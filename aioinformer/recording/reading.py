@@ -78,6 +78,8 @@ class Reading:
 
     Attributes:
         header: Header of the first part; None before it was read.
+        redacted: Fields whose values are replaced in all parts so far.
+        hides_names: True if names are replaced in all parts so far.
         informers: Informers that were read, in the order of their first line.
         unreadable: Number of lines that could not be read.
         end: Seconds of the last line.
@@ -85,6 +87,8 @@ class Reading:
 
     def __init__(self) -> None:
         self.header: Header | None = None
+        self.redacted: list[str] = []
+        self.hides_names: bool = False
         self.informers: list[InformerLine] = []
         self.unreadable: int = 0
         self.end: float = 0.0
@@ -184,7 +188,9 @@ class Reading:
             return self._completed(t)
 
         if line.e in CHANGES or line.e == "LISTED":
-            assert informer is not None
+            if informer is None:
+                raise DecodeError("a change without an informer")
+
             change = self._change(line, informer)
             if self._group is None:
                 if line.e == "LISTED":  # of a group that was cut off
@@ -237,7 +243,10 @@ class Reading:
         started = header.moment
         if self.header is None:
             self.header, self._started = header, started
+            self.redacted, self.hides_names = header.redacted, header.names == "hashed"
         else:
+            self.redacted = [it for it in self.redacted if it in header.redacted]
+            self.hides_names = self.hides_names and header.names == "hashed"
             # The next file of the same run, or another process, whose clock may be
             # behind.
             same = header.run != "" and header.run == self._run

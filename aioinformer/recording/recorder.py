@@ -252,7 +252,8 @@ class Recorder(Lifecycle):
 
         Raises:
             OptionsError: If it was started before, or an informer has its store on disk.
-            RecordingError: If the file cannot be opened, or is no recording.
+            RecordingError: If the file cannot be opened, is no recording, or another
+                recorder writes it.
             InformerStopped: If an informer has ended.
 
         Cancellation:
@@ -409,7 +410,11 @@ class Recorder(Lifecycle):
             Deferred until everything is written.
         """
         thread = self._thread
-        if thread is None or thread.ended:
+        if thread is None:
+            return
+
+        if thread.ended:  # by another call
+            await thread.closed.wait()
             return
 
         if self._lost:
@@ -680,6 +685,8 @@ class _Writer(threading.Thread):
         self._done = 0
         self.ended = False
         """True once nothing more is accepted; set by the loop."""
+        self.closed = asyncio.Event()
+        """Set once everything is written after `ended`."""
         self.failed = asyncio.Event()
         """Set once there is a failure."""
         self.failure: Exception | None = None
@@ -711,6 +718,7 @@ class _Writer(threading.Thread):
         done = self.call(close)
         self._queue.put(None)
         interrupted = await wait_through_cancellation(done)
+        self.closed.set()
         if isinstance(error := done.exception(), Exception):
             self.failure = self.failure or error
 

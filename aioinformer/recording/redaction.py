@@ -50,9 +50,19 @@ _NAME_FIELDS: Final = frozenset(
         "volumeName",
         "serviceAccount",
         "reportingInstance",
+        "holderIdentity",
+        "preferredHolder",
+        "address",
+        "currentRevision",
+        "updateRevision",
     }
 )
-_NAME_ENDING: Final = "Name"
+_NAME_ENDINGS: Final = ("Name", ".name", "/name", ".namespace", "/namespace")
+
+# Fields with lists of names.
+_NAME_LISTS: Final = frozenset(
+    {"values", "resourceNames", "namespaces", "hosts", "hostnames", "finalizers"}
+)
 
 # Fields with labels, or what selects them.
 _LABELS: Final = frozenset(
@@ -60,7 +70,10 @@ _LABELS: Final = frozenset(
 )
 
 # Fields whose values are free text or have names as a part of them.
-_TEXTS: Final = frozenset({"message", "note", "selfLink"})
+_TEXTS: Final = frozenset({"message", "note", "selfLink", "fieldPath"})
+
+# Keys of managed fields that have the values of a list's items.
+_ITEM_KEYS: Final = ("k:", "v:")
 
 
 class Redaction:
@@ -76,7 +89,7 @@ class Redaction:
             texts that may contain names.
 
     Raises:
-        OptionsError: If a path is empty.
+        OptionsError: If a path is empty, or has brackets.
     """
 
     def __init__(
@@ -100,6 +113,13 @@ class Redaction:
             steps = tuple(given.split(".")) if isinstance(given, str) else given
             if not isinstance(steps, tuple) or not steps or not all(steps):
                 raise OptionsError(f"redact has no path of a field: {field!r}")
+
+            if isinstance(given, str) and "[" in given:
+                path = given.replace("[", ".").replace("]", "")
+                raise OptionsError(
+                    f"redact has no path of a field: {field!r}. Write {path!r}, or a tuple "
+                    "if a key has brackets"
+                )
 
             self._paths.append(steps)
 
@@ -182,10 +202,12 @@ class Redaction:
             return
 
         for key in keys:
-            if rest:
-                self._replace(value[key], rest, encoded=encoded)
+            it = value[key]
+            # What has no items is replaced in their place.
+            if rest and (isinstance(it, dict | list) or rest != ("*",)):
+                self._replace(it, rest, encoded=encoded)
             else:
-                value[key] = self._hidden(value[key], encoded=encoded)
+                value[key] = self._hidden(it, encoded=encoded)
 
     def _hidden(self, value: Any, *, encoded: bool = False) -> Any:
         """Return a value of the same type that tells nothing but equality."""
@@ -214,7 +236,7 @@ class Redaction:
 
         for key, it in value.items():
             if isinstance(it, str):
-                if key in _NAME_FIELDS or key.endswith(_NAME_ENDING):
+                if key in _NAME_FIELDS or key.endswith(_NAME_ENDINGS) or key in _LABELS:
                     value[key] = self.name(it)
                 elif key in _TEXTS:
                     value[key] = self._hidden(it)
@@ -225,12 +247,26 @@ class Redaction:
                     else:  # a selector has further fields
                         self._hash_names({label: text})
 
-            elif key == "values" and isinstance(it, list):
+            elif key == "fieldsV1":
+                value[key] = self._without_items(it)
+            elif key in _NAME_LISTS and isinstance(it, list):
                 it[:] = [
                     self.name(each) if isinstance(each, str) else each for each in it
                 ]
             else:
                 self._hash_names(it)
+
+    def _without_items(self, fields: Any) -> Any:
+        """Return managed fields without the names and values of items."""
+        if not isinstance(fields, dict):
+            return fields
+
+        return {
+            f'v:"{self.name(key)}"' if key.startswith(_ITEM_KEYS) else key: (
+                self._without_items(it)
+            )
+            for key, it in fields.items()
+        }
 
 
 def _raw(obj: KubeObject) -> bytes:

@@ -303,11 +303,12 @@ class FileSink:
         """Open the file, and continue an existing recording.
 
         Raises:
-            RecordingError: If the file is something else.
+            RecordingError: If the file is something else, or another recorder writes it.
             OSError: If it cannot be opened.
         """
         self._started = began = started
         if self.path.is_file():  # no device
+            LogFile(self.path).discard()  # no other recorder has it
             began = _begin_of(self.path) or started
             if self._is_full(self.path.stat().st_size, started - began):
                 self._retire(began)
@@ -388,7 +389,9 @@ class FileSink:
 
         stem, suffix = map(re.escape, (self.path.stem, self.path.suffix))
         is_full = re.compile(rf"{stem}-\d{{8}}T\d{{6}}\.\d{{6}}Z{suffix}").fullmatch
-        full = sorted(it for it in self.path.parent.iterdir() if is_full(it.name))
+        full = [it for it in self.path.parent.iterdir() if is_full(it.name)]
+        # Not by their names, as the clock may have been ahead.
+        full.sort(key=lambda it: (it.stat().st_mtime_ns, it.name))
         for path in full[: max(0, len(full) - self._keep)]:
             path.unlink(missing_ok=True)
 

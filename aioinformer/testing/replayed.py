@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import AioInformerError
 from aioinformer.model.object_meta import version_number
+from aioinformer.model.objects import METADATA_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +48,8 @@ class ReplayedServer:
         # each with its version.
         self._versions: dict[tuple[Resource, str], str] = {}
         self._holders: dict[tuple[Resource, str], dict[str, str]] = {}
+        # Places of objects of which only the metadata are known.
+        self._partial: set[tuple[Resource, str]] = set()
         # Resources that were seen, and whether they are served.
         self._served: dict[Resource, bool] = {}
 
@@ -102,7 +105,11 @@ class ReplayedServer:
             before: Version that its informer had before; None for a new object.
         """
         stored, version = self._versions.get(place), obj.resource_version
-        if stored == (version or None):
+        whole = obj.kind != METADATA_KIND
+        if stored is not None and not whole and place not in self._partial:
+            return  # another informer has the whole object
+
+        if stored == (version or None) and not (whole and place in self._partial):
             return  # another informer had it
 
         # An informer that is behind another one does not take the object back. One
@@ -112,6 +119,11 @@ class ReplayedServer:
         )
         if version_number(stored or "") > version_number(version) and not goes_back:
             return
+
+        if whole:
+            self._partial.discard(place)
+        else:
+            self._partial.add(place)
 
         self._versions[place] = obj.resource_version
         self._server.put(place[0], obj.to_dict())
@@ -129,6 +141,7 @@ class ReplayedServer:
             namespace, _, name = key.rpartition("/")
             self._server.drop(resource, name, namespace=namespace)
             self._versions.pop(place, None)
+            self._partial.discard(place)
             del self._holders[place]
             self.changes += 1
 

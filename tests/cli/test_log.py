@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,9 +23,8 @@ from aioinformer.recording.lines import (
     plain_line,
 )
 from aioinformer.recording.log_file import LogFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from aioinformer.recording.redaction import Redaction
+from aioinformer.recording.sinks import FileSink
 
 
 def pod(name: str, version: int, phase: str, **more: Any) -> bytes:
@@ -157,8 +158,34 @@ def test_grep_and_diff(options: LogOptions) -> None:
         "~ pods in shop shop/web",
         '    status.phase: "Pending" -> "Running" (kubelet)',
     ]
-    other = LogOptions(files=options.files, informer="nodes")
-    assert list(log.diff(other)) == []
+
+
+def test_damage_is_told_by_all_commands(
+    options: LogOptions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(options.files[0])
+    path.write_bytes(path.read_bytes() + b"garbage")
+    for found in (log.show(options), log.grep(options, "x"), log.diff(options)):
+        list(found)
+        assert (
+            capsys.readouterr().err
+            == "aioinformer: 7 bytes cannot be read, and are left out.\n"
+        )
+
+
+def test_ls_tells_what_all_parts_hide(tmp_path: Path) -> None:
+    path = tmp_path / "it.alog"
+    for rules in (
+        Redaction(["spec.x"], hash_names=True),
+        Redaction(["spec.y", "spec.x"], hide_secrets=False),
+    ):
+        sink = FileSink(path, rules)
+        sink.begin(datetime(2026, 1, 31, tzinfo=UTC))
+        sink.close(1.0)
+
+    text = "\n".join(log.ls(LogOptions(files=(str(path),))))
+    assert "hidden: spec.x\n" in text
+    assert "names" not in text
 
 
 @pytest.mark.parametrize(
@@ -169,7 +196,9 @@ def test_grep_and_diff(options: LogOptions) -> None:
         (["show", "FILE", "--at", "3"], "--at needs the KEY"),
         (["ls", "missing"], "cannot read missing: No such file"),
         (["grep", "FILE", "("], "not a regular expression"),
-        (["play", "FILE", "-i", "nodes"], "no informer 'nodes': it has 'pods in shop'"),
+        (["show", "FILE", "-i", "nodes"], "no informer 'nodes': it has 'pods in shop'"),
+        (["diff", "FILE", "-i", "nodes"], "no informer 'nodes': it has 'pods in shop'"),
+        (["play", "FILE"], "log play needs a terminal"),
     ],
     ids=lambda it: " ".join(it) if isinstance(it, list) else "",
 )

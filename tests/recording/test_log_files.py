@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import threading
 import tracemalloc
@@ -150,10 +151,11 @@ def test_unreadable_lines_are_counted_and_left_out(tmp_path: Path) -> None:
     path = tmp_path / "it.alog"
     header = encoded(Header(aioinformer_recording=1, started="2026-01-31T09:00:00Z"))
     lines = [header, b"{]\n", plain_line("ADDED", 1.0, 7), plain_line("NEW", 2.0)]
+    lines.append(plain_line("ADDED", 2.5))  # of no informer
     written(path, [*lines, plain_line("END", 3.0)])
     history = History([path])
     assert [it.kind for it in history.steps()] == ["NEW", "END"]
-    assert history.reading.unreadable == 2
+    assert history.reading.unreadable == 3
     assert history.reading.end == 3.0
 
 
@@ -275,11 +277,33 @@ async def test_other_files_are_not_continued(tmp_path: Path) -> None:
             pass
 
     assert path.read_text() == "notes"
+    informers = [SharedInformer(FakeListerWatcher(), name=it) for it in "ab"]
+    async with record(informers[0], tmp_path / "one.alog") as recorder:
+        with pytest.raises(RecordingError, match="another recorder writes to"):
+            await record(informers[1], recorder.path).start()
+
     path.write_text("")
     async with recorded(FakeListerWatcher(pod("a")), path):
         pass
 
     assert list(contents(path)) == ["default/a"]
+
+
+def test_oldest_files_are_deleted_whatever_their_names_say(tmp_path: Path) -> None:
+    for hour in range(3):  # before the clock was set back
+        path = tmp_path / f"it-20990101T0{hour}0000.000000Z.alog"
+        path.touch()
+        os.utime(path, (hour, hour))
+
+    sink = FileSink(tmp_path / "it.alog", Redaction(), keep=2)
+    sink.begin(datetime(2026, 1, 31, tzinfo=UTC))
+    sink.rotate(1.0)
+    sink.close(2.0)
+    assert [it.name for it in files(tmp_path)] == [
+        "it-20260131T000000.000000Z.alog",
+        "it-20990101T020000.000000Z.alog",
+        "it.alog",
+    ]
 
 
 def test_other_files_are_not_deleted(tmp_path: Path) -> None:
@@ -354,6 +378,23 @@ async def test_full_files_are_renamed_and_each_is_complete(
     changes = [it for it in History([*full, path]).steps() if it.kind == "MODIFIED"]
     numbers = [int(it.obj.resource_version) for it in changes if it.obj is not None]
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
+
+
+async def test_second_shutdown_waits_for_the_first(tmp_path: Path) -> None:
+    informer = SharedInformer(FakeListerWatcher(*(pod(f"p{it}") for it in range(500))))
+    recorder = record(informer, tmp_path / "it.alog")
+    ended: list[bytes] = []
+    async with running(informer.run()):
+        await recorder.start()
+        await informer.wait_synced(10)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(recorder.shutdown()).add_done_callback(
+                    lambda _: ended.append(read(recorder.path)[-1])
+                )
+
+    assert len(ended) == 3
+    assert all(b'"END"' in it for it in ended)
 
 
 async def test_full_disk_ends_the_recording_only(

@@ -16,7 +16,7 @@ from aioinformer import KubeObject, SharedInformer, SharedInformerFactory
 from aioinformer.errors import OptionsError, RecordingError, TransportError
 from aioinformer.informer import ReflectorOptions
 from aioinformer.model import drop
-from aioinformer.model.resources import PODS
+from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.recording import Digest, record, replay
 from aioinformer.testing import APIServer, FakeListerWatcher
 from aioinformer.testing.replayed import ReplayedServer
@@ -284,6 +284,32 @@ async def test_server_serves_the_newest_state_of_several_informers(
         await settle()
 
     assert await served() == "2"
+
+
+@pytest.mark.parametrize("metadata_first", [True, False])
+async def test_server_serves_whole_objects_if_an_informer_has_them(
+    metadata_first: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "it.alog"
+    async with APIServer(auto_namespaces=True) as server, server.client() as client:
+        server.create(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"n": "1"}})
+        factory = SharedInformerFactory(client, namespace="default")
+        for metadata_only in (metadata_first, not metadata_first):
+            factory.informer(CONFIG_MAPS, metadata_only=metadata_only)
+
+        async with record(factory, path), factory:
+            await factory.wait_for_cache_sync(5)
+            server.patch(CONFIG_MAPS, "a", {"data": {"n": "2"}})
+            await settle()
+
+    replayed = APIServer(auto_namespaces=True)
+    async with replay(path) as played:
+        target = ReplayedServer(replayed)
+        target.serve([CONFIG_MAPS])
+        played.add(target)
+        await played.run()
+
+    assert replayed.get(CONFIG_MAPS, "a")["data"] == {"n": "2"}
 
 
 async def sources_seen(informer: SharedInformer, key: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from informer_helpers import running, settle
 
 from aioinformer import KubeObject, SharedInformer
+from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CONFIG_MAPS, PODS, SECRETS
 from aioinformer.recording import record
 from aioinformer.recording.log_file import read_lines
@@ -125,6 +126,59 @@ def test_names_are_hashed_alike_wherever_they_are() -> None:
     assert found["metadata"]["labels"] == {"app": redaction.name("web")}
     assert found["status"]["phase"] == "Failed"
     assert found["metadata"]["uid"] == "kept"
+
+
+def test_names_are_hashed_in_fields_of_many_kinds() -> None:
+    body = {
+        "rules": [{"resourceNames": ["NAME"]}],
+        "metadata": {
+            "finalizers": ["NAME"],
+            "managedFields": [
+                {
+                    "manager": "kubelet",
+                    "fieldsV1": {
+                        "f:spec": {
+                            'k:{"name":"NAME"}': {"f:image": {}},
+                            'v:"NAME"': {},
+                        }
+                    },
+                }
+            ],
+        },
+        "spec": {
+            "holderIdentity": "NAME_1",
+            "tls": [{"hosts": ["NAME"]}],
+            "csi": {"volumeAttributes": {"csi.storage.k8s.io/pod.name": "NAME"}},
+            "podAffinity": [{"namespaces": ["NAME"]}],
+        },
+        "involvedObject": {"fieldPath": "spec.containers{NAME}"},
+        "status": {
+            "selector": "app=NAME",
+            "currentRevision": "NAME-6d",
+            "addresses": [{"type": "Hostname", "address": "NAME"}],
+        },
+    }
+    found = redacted(Redaction(hash_names=True), body, PODS)
+    assert "NAME" not in str(found)
+    (managed,) = found["metadata"]["managedFields"]
+    assert managed["manager"] == "kubelet"
+    fields = managed["fieldsV1"]["f:spec"]
+    assert len(fields) == 2
+    assert {"f:image": {}} in fields.values()
+
+
+def test_brackets_in_paths_are_refused() -> None:
+    with pytest.raises(OptionsError, match=r"Write 'spec\.c\.\*\.value', or a tuple"):
+        Redaction(["spec.c[*].value"])
+
+    found = redacted(Redaction([("spec", "c[0]")]), {"spec": {"c[0]": HIDDEN}}, PODS)
+    assert HIDDEN not in str(found)
+
+
+def test_data_of_a_secret_that_is_no_mapping_is_hidden() -> None:
+    for data in (HIDDEN, [HIDDEN], {"a": {"b": HIDDEN}}):
+        found = redacted(Redaction(), {"data": data, "stringData": data}, SECRETS)
+        assert HIDDEN not in str(found)
 
 
 def test_secret_that_cannot_be_read_is_reduced_to_its_identity() -> None:
