@@ -238,10 +238,10 @@ class Context:
                 ctx.event(site, "Normal", reason, f"{ready} replicas are ready")
 
         It is written as by `set_status`. Other conditions are kept. `observedGeneration`
-        is that of the object with which the reconcile began, also if its spec has
-        changed since: the change is reconciled next. For a daemon, it is that of the
-        cached object. `lastTransitionTime` changes with the status of the condition
-        only.
+        is that of the object with which the reconcile began (of `with_object`: that was
+        passed), also if its spec has changed since: the change is reconciled next. For a
+        daemon, it is that of the cached object. `lastTransitionTime` changes with the
+        status of the condition only.
 
         Args:
             type: Type of the condition, such as `"Ready"`.
@@ -404,7 +404,7 @@ def with_object(
 
         @functools.wraps(function)
         async def reconcile(request: ReconcileRequest, ctx: Context) -> Result | None:
-            cached = ctx.lister.get(request.key)
+            cached = ctx._writer.begin()  # noqa: SLF001 - the object that is acted on
             if cached is None:
                 return None
 

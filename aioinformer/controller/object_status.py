@@ -71,13 +71,12 @@ class StatusChanges:
 class StatusWriter:
     """Writer of the status of the object of one reconcile.
 
-    Changes are for the object with which the reconcile began. Another object of that
-    name gets none of them: the reconcile has never seen it.
+    Changes are for the object that the reconcile acts on, see `begin()`. Another object
+    of that name gets none of them.
 
     Args:
         informer: Informer of the object.
         key: Key of the object.
-        obj: Object with which the reconcile began; None without one.
         field_manager: Name under which the server records the fields set.
         client: Client of the reconcile, or None.
         stale: True if the informer may not show earlier writes.
@@ -88,7 +87,6 @@ class StatusWriter:
         self,
         informer: SharedInformer,
         key: str,
-        obj: KubeObject | None,
         field_manager: str,
         client: ReconcileClient | None,
         *,
@@ -97,7 +95,7 @@ class StatusWriter:
     ) -> None:
         self._informer = informer
         self._key = key
-        self._obj = obj
+        self._obj: KubeObject | None = None
         self._field_manager = field_manager
         self._client = client
         self._stale = stale
@@ -105,6 +103,10 @@ class StatusWriter:
         self._changes = StatusChanges()
         self._written: KubeObject | None = None
         self._ended = False
+
+    def begin(self, obj: KubeObject | None) -> None:
+        """Note the object that the reconcile begins to act on; None without one."""
+        self._obj = obj
 
     @property
     def pending(self) -> bool:

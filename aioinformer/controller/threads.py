@@ -196,7 +196,7 @@ class Threads:
         context = contextvars.copy_context()
         try:
             self._loop.call_soon_threadsafe(
-                self._begin_wait, _Wait(awaitable, outcome, self._call()), context
+                self._begin_wait, awaitable, outcome, self._call(), context
             )
         except RuntimeError:  # the loop is closed
             close_coroutine(awaitable)
@@ -209,8 +209,15 @@ class Threads:
         call = _CALL.get()
         return call if call is not None and call.threads is self else None
 
-    def _begin_wait(self, wait: _Wait, context: contextvars.Context) -> None:
+    def _begin_wait(
+        self,
+        awaitable: Awaitable[Any],
+        outcome: Future[Any],
+        call: _Call | None,
+        context: contextvars.Context,
+    ) -> None:
         """Start the task that a thread waits for."""
+        wait = _Wait(awaitable, outcome, call)
         task = None
         settled = _settled(wait.awaitable)
         if not (self._over or (wait.call is not None and wait.call.cancelled)):

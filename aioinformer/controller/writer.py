@@ -146,17 +146,25 @@ class Writer:
         self._request = request
         self._recording = recording
         self._used: dict[Child, None] = {}
-        # With which the reconcile began. Another one of that name is not its object.
-        self._owner = self._cached()
+        self._owner: KubeObject | None = None
         self.status: StatusWriter = StatusWriter(
             shared.informers[0],
             request.key,
-            self._owner,
             shared.name,
             client,
             stale=stale or request in shared.uncertain,
             daemon=daemon,
         )
+        self.begin()
+
+    def begin(self) -> KubeObject | None:
+        """Return the cached object, which the reconcile begins to act on.
+
+        Another one of that name is not its object.
+        """
+        self._owner = self._cached()
+        self.status.begin(self._owner)
+        return self._owner
 
     def recorder(self) -> EventRecorder:
         """Return the recorder of the controller.

@@ -51,7 +51,7 @@ __all__ = [
 _ASYNCIO = "pytest_asyncio.plugin"
 _ANYIO = "anyio.pytest_plugin"
 # Property of tests whose simulation has not run all seeds.
-_SIMULATION = "simulation"
+_SIMULATION = "aioinformer_simulation"
 _BY_ASYNCIO = "_aioinformer_by_asyncio_"
 # A fixture of pytest-asyncio runs in the loop of its own scope, not in that of the
 # test.
@@ -153,13 +153,20 @@ def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation]:
         seed=config.getoption("simulation_seed"),
         seeds=config.getoption("simulation_seeds"),
         seconds=seconds,
-        command=f"pytest {shlex.quote(request.node.nodeid)} --simulation-seed",
+        command=f"pytest {shlex.quote(_place_of(request))} --simulation-seed",
     )
     yield simulation
     runs, left = simulation.report.runs, simulation.report.left
     if left:
         text = f"{runs} of {runs + left} seeds ran within {seconds:g} s"
         request.node.user_properties.append((_SIMULATION, text))
+
+
+def _place_of(request: pytest.FixtureRequest) -> str:
+    """Return the name of a test, from the folder in which pytest was called."""
+    _, colons, name = request.node.nodeid.partition("::")
+    file = os.path.relpath(request.path, request.config.invocation_params.dir)
+    return f"{file}{colons}{name}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

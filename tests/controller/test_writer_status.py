@@ -12,7 +12,7 @@ from informer_helpers import running
 from widget_helpers import Bench, bench, widget
 
 from aioinformer import Controller, Manager, ReconcileRequest, Result
-from aioinformer.controller import with_object
+from aioinformer.controller import finalizer, with_object
 from aioinformer.errors import (
     Conflict,
     LeadershipLost,
@@ -25,7 +25,7 @@ from aioinformer.model import drop
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Cut, Refuse
+from aioinformer.testing.faults import Cut, Delay, Refuse
 
 if TYPE_CHECKING:
     from aioinformer.controller import Context
@@ -258,6 +258,36 @@ async def test_condition_of_daemon_is_about_the_cached_generation() -> None:
         await it.again()
         (condition,) = it.widget()["status"]["conditions"]
         assert condition["observedGeneration"] == 2
+
+
+async def test_condition_is_about_the_object_that_was_passed() -> None:
+    """A finalizer takes a while to be written, before the reconcile begins."""
+
+    @with_object(KubeObject)
+    async def nothing(obj: KubeObject, ctx: Context) -> None:
+        pass
+
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        message = str(obj.generation)
+        ctx.set_condition("Ready", True, reason="Deployed", message=message)
+        if (written := await ctx.write_status()) is not None:
+            seen.append(written.at("status.conditions")[0])
+
+    seen: list[dict[str, Any]] = []
+    async with APIServer(resources=[WIDGETS]) as server:
+        it = Bench(server, act)
+        workers = it.controller._workers
+        guarded = finalizer(WIDGETS, "example.com/it", cleanup=nothing)
+        workers._reconcile = guarded(workers._reconcile)
+        server.faults.add(Delay(seconds=0.5, verb="patch", resource="widgets", times=1))
+        async with it.manager:
+            server.create(WIDGETS, widget())
+            await asyncio.sleep(0.1)
+            server.patch(WIDGETS, "web", {"spec": {"number": 2}}, namespace="default")
+            await asyncio.sleep(5)
+
+    assert seen
+    assert all(it["message"] == str(it["observedGeneration"]) for it in seen)
 
 
 async def test_failed_write_of_status_fails_the_reconcile() -> None:

@@ -513,3 +513,21 @@ def test_summary_names_simulations_that_ran_fewer_seeds(run: Run) -> None:
     assert [it.partition(": ")[2] for it in named] == [
         "1 of 4 seeds ran within -1 s (--simulation-seconds)"
     ]
+
+
+def test_command_that_repeats_a_seed_is_for_the_folder_of_the_call(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    text = """
+        async def main(client):
+            raise ValueError
+
+        def test_it(simulation):
+            simulation.run(main, eventually=lambda _: True)
+    """
+    out = run(text, plugins=()).out
+    assert "repeat it: pytest ../test_sample_" in out
+    assert ".py::test_it --simulation-seed 0" in out

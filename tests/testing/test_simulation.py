@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ import pytest
 from simulated_operators import OPERATORS, Operator
 
 from aioinformer import Controller, Manager
+from aioinformer.controller import labels_changed
 from aioinformer.errors import (
     ApiError,
     LeadershipLost,
@@ -81,7 +82,13 @@ def test_repaired_operator_passes(operator: Operator) -> None:
 
 def get(cluster: Cluster, name: str) -> dict[str, Any]:
     found = cluster.get(CONFIG_MAPS, name, namespace="default")
-    return {} if found is None else found["data"]
+    return {} if found is None else found.get("data", {})
+
+
+def passed() -> float:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, loop_module.SimulatedLoop)
+    return loop.passed
 
 
 async def write(client: Client, name: str, **data: str) -> KubeObject:
@@ -135,14 +142,17 @@ def test_time_is_virtual_by_every_clock() -> None:
 
 def test_clock_of_module_that_a_program_imports_is_real_afterwards() -> None:
     names: dict[str, Any] = {}
+    lines = [
+        "import time",
+        "from time import monotonic",
+        "class It: now = time.monotonic",
+    ]
 
     async def main(client: Client) -> None:
-        exec(
-            "import time\nfrom time import monotonic\nclass It: now = time.monotonic",
-            names,
-        )
-        assert names["monotonic"]() == 0
-        assert names["It"]().now() == 0
+        exec("\n".join(lines), names)
+        before, began = asyncio.get_running_loop().time(), time.monotonic()
+        assert names["monotonic"]() == names["It"]().now() == before == began
+        assert before - 0.0 > 24 * 3600, "0 is long ago"
         await asyncio.sleep(1e6)
 
     run(main, strategies=["unobserved states"])
@@ -179,7 +189,7 @@ def test_program_that_ends_by_itself_starts_again_as_a_pod_does() -> None:
     starts: list[float] = []
 
     async def main(client: Client) -> None:
-        starts.append(asyncio.get_running_loop().time())
+        starts.append(passed())
         await asyncio.sleep(2)
         if len(starts) == 2:
             raise SystemExit(3)
@@ -511,6 +521,219 @@ def test_report_tells_how_many_seeds_did_not_begin() -> None:
     assert "not tried: 4 seeds, as the time was over" in str(report)
 
 
+def test_waits_until_a_time_do_not_stop_the_clock() -> None:
+    """They may ask for less than a clock can tell, and what they get is rounded."""
+
+    async def main(client: Client) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            end = time.monotonic() + random.uniform(1, 10)
+            while (left := end - time.monotonic()) > 0:
+                await asyncio.sleep(left)
+
+            end = time.time() + random.uniform(1, 10)
+            while (left := end - time.time()) > 0:
+                await asyncio.sleep(timedelta(seconds=left).total_seconds())
+
+            end = loop.time() + random.uniform(1, 10)
+            while loop.time() < end:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), end - loop.time())
+
+    run(main, workload=lambda it: it.sleep(1000), seeds=10, strategies=["stale states"])
+
+
+def test_order_of_sets_of_tasks_and_futures_is_that_of_the_seed() -> None:
+    orders: list[list[int]] = []
+
+    async def main(client: Client) -> None:
+        loop = asyncio.get_running_loop()
+        numbers: dict[asyncio.Future[None], int] = {}
+        for number in range(50):
+            future = loop.create_future()
+            task = asyncio.create_task(asyncio.sleep(1), name=str(number))
+            numbers[future] = numbers[task] = number
+            loop.call_later(1, future.set_result, None)
+
+        done, _ = await asyncio.wait(numbers)
+        orders.append([numbers[it] for it in done])
+        await asyncio.sleep(1e6)
+
+    held = []
+    for _ in range(3):
+        run(main, strategies=["unobserved states"])
+        held.append([object() for _ in range(777)])  # other addresses
+
+    assert orders[0] == orders[1] == orders[2]
+
+
+def test_thread_waits_for_a_request_in_the_loop() -> None:
+    def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        for number in ("1", "2"):
+            body = {"data": {"n": number}}
+            ctx.wait(
+                ctx.client.patch(CONFIG_MAPS, "it", body, namespace=request.namespace)
+            )
+            time.sleep(0.001)
+            ctx.wait(asyncio.sleep(10))
+
+    async def later(cluster: Cluster) -> None:
+        cluster.create(CONFIG_MAPS, {"metadata": {"name": "it"}})
+        await cluster.sleep(60)
+
+    def manager(client: Client) -> Manager:
+        it = Manager(client)
+        predicates = [labels_changed]
+        maps = it.informer(CONFIG_MAPS)
+        it.add(Controller("maps", reconcile, for_=maps, predicates=predicates))
+        return it
+
+    run(manager, lambda it: get(it, "it") == {"n": "2"}, workload=later, seeds=12)
+
+
+@pytest.mark.parametrize("strategy", ["intermediate states", "partitions"])
+@pytest.mark.parametrize("way", ["reconcile", "executor", "thread"])
+def test_threads_belong_to_their_program(way: str, strategy: str) -> None:
+    """Nothing that they begin survives it, and they do not wait for it for ever."""
+    starts: list[int] = []
+
+    async def writing(client: Client, number: int) -> None:
+        while True:
+            with suppress(ApiError, TransportError):
+                await write(client, "it", by=str(number))
+
+            await asyncio.sleep(1)
+
+    def program(client: Client) -> Any:
+        starts.append(len(starts))
+        number = starts[-1]
+        if way == "reconcile":
+
+            def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+                for _ in range(3):
+                    ctx.set_status(a=1)
+                    time.sleep(0.0005)
+
+                ctx.wait(writing(client, number))
+
+            manager = Manager(client)
+            maps = manager.informer(CONFIG_MAPS)
+            manager.add(Controller("maps", reconcile, for_=maps))
+            return manager
+
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+
+            def begin() -> None:
+                asyncio.run_coroutine_threadsafe(writing(client, number), loop)
+
+            async with client:
+                if way == "executor":
+                    await loop.run_in_executor(None, begin)
+                else:
+                    threading.Thread(target=begin).start()
+
+                while True:
+                    with suppress(ApiError, TransportError):
+                        await client.get(CONFIG_MAPS, "it", namespace="default")
+
+                    await asyncio.sleep(1)
+
+        return main()
+
+    highest: list[int] = []
+
+    def only_the_newest_writes(cluster: Cluster) -> None:
+        by = int(get(cluster, "it").get("by", 0))
+        assert by >= max(highest, default=0)
+        highest.append(by)
+
+    def setup(cluster: Cluster) -> None:
+        starts.clear()
+        highest.clear()
+        cluster.create(CONFIG_MAPS, {"metadata": {"name": "it"}, "data": {}})
+
+    before = threading.active_count()
+    Simulation().run(
+        program,
+        setup=setup,
+        workload=lambda it: it.sleep(60),
+        invariants=[only_the_newest_writes],
+        strategies=[strategy],
+        seeds=8,
+    )
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before + 1 and time.monotonic() < deadline:
+        time.sleep(0.01)  # one is that of the executor
+
+    assert threading.active_count() <= before + 1
+
+
+def test_clock_of_a_thread_goes_on() -> None:
+    def poll() -> None:
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end:
+            time.sleep(0.01)
+
+    async def main(client: Client) -> None:
+        async with client:
+            await asyncio.to_thread(poll)
+            await asyncio.to_thread(lambda: asyncio.run(asyncio.sleep(0.01)))
+            await write(client, "it", done="yes")
+            await asyncio.sleep(1e6)
+
+    run(main, lambda it: get(it, "it") == {"done": "yes"}, strategies=["stale states"])
+
+
+def test_workload_that_waits_for_ever_is_an_error() -> None:
+    async def never(cluster: Cluster) -> None:
+        while True:
+            await cluster.sleep(600)
+
+    with pytest.raises(TimeoutError, match="not ended within 24 virtual hours"):
+        run(sleeping, workload=never)
+
+
+def test_outcomes_of_pytest_are_failures() -> None:
+    def two(cluster: Cluster) -> None:
+        if len(cluster.objects(CONFIG_MAPS)) == 2:
+            pytest.fail("two objects")
+
+    async def main(client: Client) -> None:
+        async with client:
+            for number in range(5):
+                await write(client, str(number))
+
+            await asyncio.sleep(1e6)
+
+    with pytest.raises(SimulationFailed, match="two: two objects"):
+        run(main, invariants=[two], strategies=["unobserved states"])
+
+    async def ends(client: Client) -> None:
+        pytest.fail("in the program")
+
+    with pytest.raises(
+        SimulationFailed, match=r"in the program at test_simulation.py:\d+"
+    ):
+        run(ends)
+
+
+def test_error_is_told_with_its_cause() -> None:
+    async def fails(client: Client) -> None:
+        try:
+            raise KeyError("spec")
+        except KeyError as exc:
+            raise ExceptionGroup("all", [ValueError("a\nb")]) from exc
+
+    with pytest.raises(SimulationFailed) as found:
+        run(fails)
+
+    text = (
+        r"ExceptionGroup\('all', .* from ValueError\('a\\nb'\) at test_simulation.py:"
+    )
+    assert re.search(text, str(found.value))
+
+
 def test_events_that_arrive_together_may_be_seen_apart() -> None:
     seen: set[tuple[str, str]] = set()
     clusters: list[Cluster] = []
@@ -601,11 +824,21 @@ def test_errors_of_the_test_itself_are_raised() -> None:
     with pytest.raises(OptionsError, match="an invariant must be a plain function"):
         Simulation().run(sleeping, invariants=[wrong])
 
-    with pytest.raises(OptionsError, match="seeds=0 must be at least 1"):
-        run(sleeping, seeds=0)
+    for option in ({"seeds": 0}, {"replicas": 0}, {"replicas": "2"}):
+        ((name, value),) = option.items()
+        with pytest.raises(
+            OptionsError, match=f"{name}={value!r} must be a number, at least 1"
+        ):
+            run(sleeping, **option)
 
-    with pytest.raises(OptionsError, match="replicas=0 must be at least 1"):
-        run(sleeping, replicas=0)
+    with pytest.raises(OptionsError, match="invariants takes a list"):
+        run(sleeping, invariants=wrong)
+
+    async def manager(client: Client) -> Any:
+        return Manager(client)
+
+    with pytest.raises(OptionsError, match=r"returned <Manager .*, which nobody runs"):
+        run(manager)
 
 
 async def test_coroutine_test_is_refused() -> None:

@@ -189,7 +189,8 @@ class Simulation:
             program: Function that takes a `Client` and returns a `Manager`, another
                 object with `run()`, or a coroutine. Called for each start. A program
                 that returns, exits or loses its leadership starts again.
-            workload: Coroutine function that takes the `Cluster` and changes it.
+            workload: Coroutine function that takes the `Cluster` and changes it. It has
+                to end within 24 virtual hours.
             invariants: Functions that take the `Cluster`, called after each write and
                 with each request. They raise, or return False, if something is wrong.
             eventually: Function that takes the `Cluster`, and is true in the end.
@@ -214,12 +215,16 @@ class Simulation:
                 seed and history.
         """
         __tracebackhide__ = True  # pytest shows the line of the test
+        if callable(invariants):
+            raise OptionsError(f"invariants takes a list, not {invariants!r}")
+
         checks = [*invariants]
         _check_functions(program, workload, setup, eventually, checks)
         if eventually is None and not checks:
             raise OptionsError("a simulation needs invariants=, or eventually=")
 
         _check_positive("replicas", replicas)
+        _check_positive("settle_seconds", settle_seconds)
         number = self._seeds if seeds is None else seeds
         _check_positive("seeds", number)
         if asyncio._get_running_loop() is not None:  # noqa: SLF001
@@ -327,9 +332,9 @@ def _strategies(names: Iterable[str] | None) -> list[Strategy]:
     return [known[it] for it in wanted]
 
 
-def _check_positive(name: str, number: int) -> None:
-    if number < 1:
-        raise OptionsError(f"{name}={number!r} must be at least 1")
+def _check_positive(name: str, number: Any) -> None:
+    if not isinstance(number, int | float) or number < 1:
+        raise OptionsError(f"{name}={number!r} must be a number, at least 1")
 
 
 def _fewest(

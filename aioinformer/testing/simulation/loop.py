@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any, Final
+import threading
+from concurrent.futures import Future
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
     from random import Random
 
 __all__ = ["PROGRAM", "Program", "SimulatedLoop"]
@@ -26,6 +30,15 @@ _TURNS_OF_THREADS: Final = 10
 
 # Nested waits while a coroutine is closed.
 _MOST_CLOSES: Final = 1000
+
+# Time at the start: of a machine that has been up for a day. Programs write `last = 0.0`
+# for what is long ago. A power of two, so that times since then have no rounding errors.
+_BEGINS: Final = 2.0**17
+
+# Turns in a row after which each takes a moment, as in reality. Programs that wait until
+# a time by a clock may ask for less than it can tell.
+_FREE_TURNS: Final = 100
+_TURN_SECONDS: Final = 1e-6
 
 # Real seconds between two looks for what a thread has finished.
 _THREAD_SECONDS: Final = 0.001
@@ -74,6 +87,26 @@ class _Selector(selectors.DefaultSelector):
         return super().select(_THREAD_SECONDS)
 
 
+class _Numbered:
+    """Task or future whose place in a set is that of the seed, not of its address."""
+
+    number: int
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+_N = TypeVar("_N", bound=_Numbered)
+
+
+class _Task(_Numbered, asyncio.Task[Any]):
+    __hash__ = _Numbered.__hash__
+
+
+class _Future(_Numbered, asyncio.Future[Any]):
+    __hash__ = _Numbered.__hash__
+
+
 class SimulatedLoop(asyncio.SelectorEventLoop):
     """Event loop in virtual time.
 
@@ -83,15 +116,22 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(self, rng: Random, *, shuffled: float = 0.0) -> None:
-        self._now = 0.0
+        self._now = _BEGINS
         self._rng = rng
         self._shuffled = shuffled
         self._killed: list[Program] = []
         # Tasks that have not ended, with their programs, oldest first. Freeing the task
         # of a killed program would run its `finally` blocks.
         self._tasks: dict[asyncio.Task[Any], Program | None] = {}
+        # Number of tasks and futures that were made.
+        self._made = 0
+        # True once nothing runs any more.
+        self._abandoned = False
         # Calls in threads, for which real time has to pass.
         self._in_threads = 0
+        # What threads wait for in the loop, for which virtual time has to pass.
+        self._awaited: dict[Future[Any], Program | None] = {}
+        self._thread = threading.get_ident()
         self._polls = 0
         selector = _Selector()
         super().__init__(selector)
@@ -99,7 +139,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         selector.before_turn = self._before_turn
         self.set_task_factory(self._new_task)
         self.on_time: Callable[[float], None] = lambda now: None
-        """Function called when time has passed."""
+        """Function called with `passed` when time has passed."""
         self.problem: str = ""
         """Why the loop has stopped: nothing can happen any more, or time stands still."""
         self.doomed: list[Program] = []
@@ -113,8 +153,18 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._turns = 0
 
     def time(self) -> float:
-        """Return the virtual time, in seconds since the start."""
+        """Return the virtual time, which does not begin with 0: see `passed`."""
         return self._now
+
+    @property
+    def passed(self) -> float:
+        """Virtual seconds since the start."""
+        return self._now - _BEGINS
+
+    @property
+    def is_current_thread(self) -> bool:
+        """True in the thread of the loop."""
+        return threading.get_ident() == self._thread
 
     def thread_began(self) -> None:
         """Let virtual time stand still until `thread_ended()`."""
@@ -130,18 +180,65 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         else:
             self._in_threads -= 1
 
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Call a function in a thread, which belongs to the program that calls."""
+        call = partial(copy_context().run, func, *args)
+        return super().run_in_executor(executor, call)
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """Call a function soon; also from threads of a program that is alive.
+
+        Raises:
+            RuntimeError: If the program was killed, or the run has ended.
+        """
+        if self.is_current_thread or context is not None:
+            return super().call_soon_threadsafe(callback, *args, context=context)
+
+        program = PROGRAM.get()
+        if self._abandoned or not (program is None or program.alive):
+            raise RuntimeError("this program was killed")
+
+        call = _CallOfThread(callback, args, self._awaited)
+        return super().call_soon_threadsafe(call)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a new future."""
+        return self._numbered(_Future(loop=self))
+
+    def _numbered(self, made: _N) -> _N:
+        self._made += 1
+        made.number = self._made
+        return made
+
     def kill(self, program: Program) -> None:
-        """Kill a program: nothing of it runs after this step."""
+        """Kill a program: nothing of it runs after this step.
+
+        Its threads run until they want something of the loop.
+        """
         program.alive = False
         self._killed.append(program)
         self._cancel_killed()
+        for future in [it for it, owner in self._awaited.items() if owner is program]:
+            future.set_exception(_killed())
+
         for call in program.on_kill:
             call()
 
     def _new_task(
         self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any
     ) -> asyncio.Task[Any]:
-        task = asyncio.Task(coro, loop=loop, **options)
+        # `asyncio.Task` enters a new task in a set before its number could be set.
+        self._made += 1
+        task = _Task.__new__(_Task)
+        task.number = self._made
+        task.__init__(coro, loop=loop, **options)  # type: ignore[misc]
         context = options.get("context")
         program = PROGRAM.get() if context is None else context.get(PROGRAM)
         self._tasks[task] = program
@@ -163,7 +260,8 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def _before_turn(self, timeout: float | None) -> bool:
         """Prepare a turn. Return False if a thread has to be waited for."""
         ready: Any = self._ready  # type: ignore[attr-defined]
-        if self._in_threads and not ready and self._polls < _MOST_POLLS:
+        in_threads = self._in_threads > len(self._awaited)
+        if in_threads and not ready and self._polls < _MOST_POLLS:
             self._polls += 1
             return False
 
@@ -173,10 +271,11 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
         self._polls = 0
         self._turns += 1
+        if self._turns > _FREE_TURNS:
+            self._move(_TURN_SECONDS)
+
         if self._turns > MOST_TURNS:
-            self.problem = (
-                f"no time passes: a task goes on without waiting (at {self._now:.3f} s)"
-            )
+            self.problem = f"no time passes: a task goes on without waiting (at {self.passed:.3f} s)"
             self.stop()
 
         if self._killed:
@@ -196,11 +295,14 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self.stop()
         elif timeout > 0:
             self._drop_ended()
-            self._now += timeout
+            self._move(timeout)
             self._turns = 0
-            self.on_time(self._now)
 
         return True
+
+    def _move(self, seconds: float) -> None:
+        self._now += seconds
+        self.on_time(self.passed)
 
     def _doom(self, ready: Any) -> None:
         """Count the turns of doomed programs."""
@@ -219,12 +321,22 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             context = handle._context  # noqa: SLF001
             program = None if context is None else context.get(PROGRAM)
             if program is not None and not program.alive:
-                handle.cancel()
+                self._cancel(handle)
+
+    def _cancel(self, handle: Any) -> None:
+        if isinstance(handle._callback, _CallOfThread):  # noqa: SLF001
+            handle._callback.fail()  # noqa: SLF001
+
+        handle.cancel()
 
     def abandon(self) -> None:
         """Close the loop without running anything more, and end all coroutines."""
+        self._abandoned = True
         for handle in (*self._ready, *self._scheduled):  # type: ignore[attr-defined]
-            handle.cancel()
+            self._cancel(handle)
+
+        for future in list(self._awaited):
+            future.set_exception(_killed())
 
         # As in a running loop: their `finally` blocks may begin tasks, which are ended,
         # too.
@@ -238,6 +350,48 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         finally:
             asyncio._set_running_loop(None)  # noqa: SLF001
             self.close()
+
+
+class _CallOfThread:
+    """Call that a thread makes in the loop.
+
+    Args:
+        callback: Function to call.
+        args: Its arguments.
+        awaited: Futures that threads wait for, to which those of this call are added.
+            They are arguments, or within the function, as of
+            `asyncio.run_coroutine_threadsafe()`.
+    """
+
+    def __init__(
+        self,
+        callback: Callable[..., Any],
+        args: tuple[Any, ...],
+        awaited: dict[Future[Any], Program | None],
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._awaited = awaited
+        cells = getattr(callback, "__closure__", None) or ()
+        known = (*args, *(cell.cell_contents for cell in cells))
+        self._futures = [it for it in known if isinstance(it, Future) and not it.done()]
+
+    def __call__(self) -> None:
+        for future in self._futures:
+            self._awaited[future] = PROGRAM.get()
+            future.add_done_callback(lambda done: self._awaited.pop(done, None))
+
+        self._callback(*self._args)
+
+    def fail(self) -> None:
+        """End what the thread waits for, as its program was killed."""
+        for future in self._futures:
+            if not future.done():
+                future.set_exception(_killed())
+
+
+def _killed() -> asyncio.CancelledError:
+    return asyncio.CancelledError("this program was killed")
 
 
 def _close(coroutine: Any) -> None:

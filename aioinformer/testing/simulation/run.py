@@ -26,6 +26,7 @@ from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from aioinformer._extras import import_extra
+from aioinformer._user_code import text_of
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import LeadershipLost, NotFound, OptionsError
 from aioinformer.testing.server import APIServer
@@ -46,12 +47,18 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "Outcome", "Scenario", "simulate"]
 
 # Top-level modules whose lines are not those of a program.
-_LIBRARIES: Final = sys.stdlib_module_names | {"aioinformer", "aioinformer_apiserver"}
+_LIBRARIES: Final = sys.stdlib_module_names | {
+    "aioinformer",
+    "aioinformer_apiserver",
+    "_pytest",
+}
 _SHUFFLED: Final = 0.2
 # Time of day at which every run starts.
 _STARTED: Final = datetime(2026, 1, 31, 9, tzinfo=UTC)
 # Seconds in which `eventually` has to stay true.
 _TRUE_SECONDS: Final = 30.0
+# Seconds within which a workload has to end.
+_WORK_SECONDS: Final = 24 * 3600.0
 # Seconds until a program that ended by itself starts again.
 _RESTART_SECONDS: Final = 1.0
 
@@ -139,7 +146,7 @@ class Cluster:
     @property
     def time(self) -> float:
         """Virtual seconds since the start."""
-        return self._loop.time()
+        return self._loop.passed
 
     def load(self, *paths: str | Path) -> None:
         """Create the objects of YAML files; see `APIServer.load`."""
@@ -349,7 +356,7 @@ class _Run:
 
     def _note(self, program: Program | None, text: str) -> None:
         who = "cluster" if program is None else program.name
-        self.outcome.history.append(f"{self._loop.time():9.3f}  {who}  {text}")
+        self.outcome.history.append(f"{self._loop.passed:9.3f}  {who}  {text}")
 
     # ------------------------------------------------------------ the run
 
@@ -378,10 +385,10 @@ class _Run:
 
     def failed(self, task: asyncio.Task[Any], program: Program | None) -> None:
         """Note a task that has failed, and whose error nobody has asked for so far."""
-        coroutine: Any = task.get_coro()
-        error = _error_of(task)
+        coroutine, error = task.get_coro(), _error_of(task)
+        name = getattr(coroutine, "__qualname__", type(coroutine).__name__)
         if error is not None:
-            self._note(program, f"FAILED task {coroutine.__qualname__}: {_told(error)}")
+            self._note(program, f"FAILED task {name}: {_told(error)}")
 
     def stopped(self, problem: str) -> None:
         """Record that the loop has stopped before the end."""
@@ -390,7 +397,7 @@ class _Run:
     def ended(self) -> Outcome:
         """Return the outcome; nothing that follows changes it."""
         outcome = self.outcome
-        outcome.seconds = self._loop.time()
+        outcome.seconds = self._loop.passed
         outcome.faults = [*self._schedule.struck]
         self.outcome = Outcome(outcome.seed, outcome.strategy, "ended")
         return outcome
@@ -403,7 +410,16 @@ class _Run:
                 self._refuse(f"the workload must be `async def`, and returned {work!r}")
                 return
 
-            await work
+            try:
+                async with asyncio.timeout(_WORK_SECONDS):
+                    await work
+            except TimeoutError as exc:
+                if loop.passed < _WORK_SECONDS:
+                    raise
+
+                hours = f"{_WORK_SECONDS / 3600:g} virtual hours"
+                text = f"the workload has not ended within {hours}"
+                raise TimeoutError(text) from exc
 
         self._end_faults()
         if scenario.eventually is None:
@@ -471,7 +487,7 @@ class _Run:
     async def _run_program(self, program: Program) -> str:
         """Run a program. Return how it ended, if not with an error."""
         try:
-            made = self._scenario.program(SimulatedClient(self))
+            made = self._scenario.program(SimulatedClient(self, program))
             if not (inspect.isawaitable(made) or callable(getattr(made, "run", None))):
                 self._refuse(
                     "the program must return a coroutine or something with `run()`, "
@@ -479,10 +495,14 @@ class _Run:
                 )
                 return ""
 
-            await (made if inspect.isawaitable(made) else made.run())
+            ended = await (made if inspect.isawaitable(made) else made.run())
+            if callable(getattr(ended, "run", None)):
+                self._refuse(f"the program returned {ended!r}, which nobody runs")
         except (LeadershipLost, SystemExit) as exc:
             return f" with {exc!r}"
-        except (Exception, BaseExceptionGroup) as exc:  # noqa: BLE001 - what the run finds
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as exc:  # noqa: BLE001 - what the run finds
             if program.alive:
                 self._fail(f"program ended with {_told(exc)}", exc)
 
@@ -607,11 +627,15 @@ def _counted_threads(loop: SimulatedLoop) -> Iterator[None]:
 class _Clock:
     """Clock of the module `time` that shows the time of a simulated loop.
 
-    Outside of a run it shows the real one, as modules that a program imports keep it.
-    It is no function: in the body of a class that would become a method.
+    In other threads, it goes on from there in real time, as they may wait by it. Outside
+    of a run it shows the real time, as modules that a program imports keep it. It is no
+    function: in the body of a class that would become a method.
     """
 
     loop: ClassVar[SimulatedLoop | None] = None
+    thread: ClassVar[threading.local] = threading.local()
+    # Not in the module, where it would be replaced, too.
+    now: ClassVar[Callable[[], float]] = time.monotonic
 
     def __init__(self, real: Callable[[], float], unit: type[int | float]) -> None:
         self._real = real
@@ -622,7 +646,13 @@ class _Clock:
         if loop is None:
             return self._real()
 
-        return round(loop.time() * 1e9) if self._unit is int else loop.time()
+        seconds = loop.time()
+        if not loop.is_current_thread:
+            now = _Clock.now()
+            began: float = _Clock.thread.__dict__.setdefault("began", now)
+            seconds += now - began
+
+        return round(seconds * 1e9) if self._unit is int else seconds
 
 
 # Those that `time_machine` leaves alone.
@@ -745,12 +775,14 @@ def _determined(seed: int) -> Iterator[Any]:
 
 def _problem_of(
     check: Callable[[Cluster], object], cluster: Cluster
-) -> tuple[str, Exception | None]:
+) -> tuple[str, BaseException | None]:
     """Return what is wrong, and the exception that says so; empty if nothing is."""
     name = getattr(check, "__name__", repr(check))
     try:
         result = check(cluster)
-    except Exception as exc:  # noqa: BLE001 - usually an AssertionError
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as exc:  # noqa: BLE001 - AssertionError, or of pytest.fail()
         text = str(exc).splitlines()
         return f"{name}: {text[0] if text else type(exc).__name__}", exc
 
@@ -764,13 +796,28 @@ def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
 
 
 def _told(error: BaseException) -> str:
-    """Return an exception, and the line of the program that raised it."""
-    line, traceback = "", error.__traceback__
-    while traceback is not None:
-        line = _line_of(traceback.tb_frame, traceback.tb_lineno) or line
-        traceback = traceback.tb_next
+    """Return an exception with its cause, and the line of the program that raised it."""
+    told, line = _repr(error), ""
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback = cause.__traceback__
+        while traceback is not None:
+            line = _line_of(traceback.tb_frame, traceback.tb_lineno) or line
+            traceback = traceback.tb_next
 
-    return f"{error!r} at {line}" if line else repr(error)
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        else:
+            cause = cause.__cause__
+
+        if cause is not None:
+            told += f" from {_repr(cause)}"
+
+    return f"{told} at {line}" if line else told
+
+
+def _repr(error: BaseException) -> str:
+    return " ".join(text_of(error, repr).split("\n"))
 
 
 def _line_of_task(task: asyncio.Task[Any]) -> str:
