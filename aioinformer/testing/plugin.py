@@ -51,7 +51,7 @@ __all__ = [
 _ASYNCIO = "pytest_asyncio.plugin"
 _ANYIO = "anyio.pytest_plugin"
 # Property of tests whose simulation has not run all seeds.
-_SIMULATION = "aioinformer_simulation"
+_SIMULATION = "seeds of the simulation"
 _BY_ASYNCIO = "_aioinformer_by_asyncio_"
 # A fixture of pytest-asyncio runs in the loop of its own scope, not in that of the
 # test.

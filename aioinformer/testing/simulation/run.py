@@ -26,7 +26,7 @@ from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from aioinformer._extras import import_extra
-from aioinformer._user_code import text_of
+from aioinformer._user_code import text_of, user_errors
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import LeadershipLost, NotFound, OptionsError
 from aioinformer.testing.server import APIServer
@@ -500,9 +500,9 @@ class _Run:
                 self._refuse(f"the program returned {ended!r}, which nobody runs")
         except (LeadershipLost, SystemExit) as exc:
             return f" with {exc!r}"
-        except (asyncio.CancelledError, KeyboardInterrupt):
+        except asyncio.CancelledError:
             raise
-        except BaseException as exc:  # noqa: BLE001 - what the run finds
+        except user_errors() as exc:
             if program.alive:
                 self._fail(f"program ended with {_told(exc)}", exc)
 
@@ -780,10 +780,8 @@ def _problem_of(
     name = getattr(check, "__name__", repr(check))
     try:
         result = check(cluster)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as exc:  # noqa: BLE001 - AssertionError, or of pytest.fail()
-        text = str(exc).splitlines()
+    except user_errors() as exc:  # an AssertionError, or that of pytest.fail()
+        text = text_of(exc).splitlines()
         return f"{name}: {text[0] if text else type(exc).__name__}", exc
 
     wrong = result is not None and (not result or inspect.isawaitable(result))
