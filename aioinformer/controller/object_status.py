@@ -105,7 +105,13 @@ class StatusWriter:
         self._ended = False
 
     def begin(self, obj: KubeObject | None) -> None:
-        """Note the object that the reconcile begins to act on; None without one."""
+        """Note the object that the reconcile begins to act on; None without one.
+
+        Changes that were collected for another one are dropped.
+        """
+        if self._obj is not None and (obj is None or obj.uid != self._obj.uid):
+            self._changes = StatusChanges()
+
         self._obj = obj
 
     @property

@@ -7,6 +7,7 @@ is readable up to its last flush. A program that continues a file begins a new f
 from __future__ import annotations
 
 import os
+import weakref
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,6 +98,7 @@ class LogFile:
         self.bytes: int = os.fstat(self._file.fileno()).st_size
         self._frame: Any = None
         self._in_frame = 0
+        _open_files.add(self)
 
     def write(self, text: bytes) -> None:
         """Write whole lines, and pass them to the operating system.
@@ -143,6 +145,19 @@ class LogFile:
             written = self._file.write(rest) or 0
             self.bytes += written
             rest = rest[written:]
+
+
+# A fork would keep the locks, and has no recorder.
+_open_files: Final[weakref.WeakSet[LogFile]] = weakref.WeakSet()
+
+
+def _close_in_fork() -> None:
+    for file in list(_open_files):
+        file.discard()
+
+
+if os.name == "posix":
+    os.register_at_fork(after_in_child=_close_in_fork)
 
 
 def _is_locked(descriptor: int) -> bool:

@@ -115,10 +115,9 @@ class Redaction:
                 raise OptionsError(f"redact has no path of a field: {field!r}")
 
             if isinstance(given, str) and "[" in given:
-                path = given.replace("[", ".").replace("]", "")
                 raise OptionsError(
-                    f"redact has no path of a field: {field!r}. Write {path!r}, or a tuple "
-                    "if a key has brackets"
+                    f"redact has no path of a field: {field!r}. Items are `.*.`, or a "
+                    "number; a key with dots or brackets needs a tuple"
                 )
 
             self._paths.append(steps)

@@ -11,7 +11,7 @@ import os
 import re
 import uuid
 from collections import deque
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
@@ -389,10 +389,14 @@ class FileSink:
 
         stem, suffix = map(re.escape, (self.path.stem, self.path.suffix))
         is_full = re.compile(rf"{stem}-\d{{8}}T\d{{6}}\.\d{{6}}Z{suffix}").fullmatch
-        full = [it for it in self.path.parent.iterdir() if is_full(it.name)]
+        full = []
+        for path in self.path.parent.iterdir():
+            if is_full(path.name):
+                with suppress(FileNotFoundError):  # somebody has deleted it
+                    full.append((path.stat().st_mtime_ns, path.name, path))
+
         # Not by their names, as the clock may have been ahead.
-        full.sort(key=lambda it: (it.stat().st_mtime_ns, it.name))
-        for path in full[: max(0, len(full) - self._keep)]:
+        for _, _, path in sorted(full)[: max(0, len(full) - self._keep)]:
             path.unlink(missing_ok=True)
 
 

@@ -136,6 +136,8 @@ class ReplayedServer:
             return
 
         del holders[informer]
+        # The others may have only the metadata, whose changes have to be served then.
+        self._partial.add(place)
         if not holders:
             resource, key = place
             namespace, _, name = key.rpartition("/")

@@ -267,7 +267,9 @@ async def test_condition_is_about_the_object_that_was_passed() -> None:
     async def nothing(obj: KubeObject, ctx: Context) -> None:
         pass
 
-    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+    @finalizer(WIDGETS, "example.com/it", cleanup=nothing)
+    @with_object(KubeObject)
+    async def reconcile(obj: KubeObject, ctx: Context) -> None:
         message = str(obj.generation)
         ctx.set_condition("Ready", True, reason="Deployed", message=message)
         if (written := await ctx.write_status()) is not None:
@@ -275,19 +277,51 @@ async def test_condition_is_about_the_object_that_was_passed() -> None:
 
     seen: list[dict[str, Any]] = []
     async with APIServer(resources=[WIDGETS]) as server:
-        it = Bench(server, act)
-        workers = it.controller._workers
-        guarded = finalizer(WIDGETS, "example.com/it", cleanup=nothing)
-        workers._reconcile = guarded(workers._reconcile)
+        manager = Manager(server.client())
+        widgets = manager.informer(WIDGETS)
+        manager.add(Controller("gadgets", reconcile, for_=widgets))
         server.faults.add(Delay(seconds=0.5, verb="patch", resource="widgets", times=1))
-        async with it.manager:
+        async with manager:
             server.create(WIDGETS, widget())
             await asyncio.sleep(0.1)
-            server.patch(WIDGETS, "web", {"spec": {"number": 2}}, namespace="default")
+            change: dict[str, Any] = {"spec": {"number": 2}}
+            server.patch(WIDGETS, "web", change, namespace="default")
             await asyncio.sleep(5)
 
-    assert seen
-    assert all(it["message"] == str(it["observedGeneration"]) for it in seen)
+    assert [it["message"] for it in seen] == ["2"]
+    assert seen[0]["observedGeneration"] == 2
+
+
+async def test_status_of_the_first_object_is_not_that_of_the_next_one_passed() -> None:
+    first = ""
+
+    @with_object(KubeObject)
+    async def inner(obj: KubeObject, ctx: Context) -> None:
+        assert obj.uid != first
+
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        nonlocal first
+        cached = ctx.lister.get(request.key)
+        if cached is None or first:
+            return
+
+        first = cached.uid
+        ctx.set_status(phase="of the first")
+        server.delete(WIDGETS, "web", namespace="default")
+        server.create(WIDGETS, widget())
+        await asyncio.sleep(1)
+        await inner(request, ctx)
+
+    async with APIServer(resources=[WIDGETS]) as server:
+        server.create(WIDGETS, widget())
+        manager = Manager(server.client())
+        widgets = manager.informer(WIDGETS)
+        manager.add(Controller("gadgets", reconcile, for_=widgets))
+        async with manager:
+            await asyncio.sleep(5)
+
+        assert first
+        assert "status" not in server.get(WIDGETS, "web", namespace="default")
 
 
 async def test_failed_write_of_status_fails_the_reconcile() -> None:

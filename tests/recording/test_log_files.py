@@ -6,6 +6,8 @@ import asyncio
 import logging
 import os
 import random
+import subprocess
+import sys
 import threading
 import tracemalloc
 from contextlib import asynccontextmanager
@@ -287,6 +289,33 @@ async def test_other_files_are_not_continued(tmp_path: Path) -> None:
         pass
 
     assert list(contents(path)) == ["default/a"]
+
+
+FORK = """
+import os, sys, time
+from pathlib import Path
+from aioinformer.recording.log_file import LogFile
+file = LogFile(Path(sys.argv[1]))
+ready, told = os.pipe()
+child = os.fork()
+if not child:
+    os.write(told, b"x")
+    time.sleep(60)
+os.read(ready, 1)
+file.close()
+LogFile(Path(sys.argv[1]))
+os.kill(child, 9)
+"""
+
+
+def test_fork_of_a_program_does_not_keep_its_file(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK, str(tmp_path / "it.alog")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_oldest_files_are_deleted_whatever_their_names_say(tmp_path: Path) -> None:

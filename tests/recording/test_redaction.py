@@ -168,7 +168,7 @@ def test_names_are_hashed_in_fields_of_many_kinds() -> None:
 
 
 def test_brackets_in_paths_are_refused() -> None:
-    with pytest.raises(OptionsError, match=r"Write 'spec\.c\.\*\.value', or a tuple"):
+    with pytest.raises(OptionsError, match=r"Items are `\.\*\.`, or a number"):
         Redaction(["spec.c[*].value"])
 
     found = redacted(Redaction([("spec", "c[0]")]), {"spec": {"c[0]": HIDDEN}}, PODS)

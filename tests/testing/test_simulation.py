@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
+import pickle
 import random
 import re
 import secrets
@@ -14,6 +16,7 @@ import sys
 import threading
 import time
 import uuid
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
@@ -669,6 +672,39 @@ def test_threads_belong_to_their_program(way: str, strategy: str) -> None:
     assert threading.active_count() <= before + 1
 
 
+class Pickling(Executor):
+    """Executor that needs what it gets in another process."""
+
+    def submit(self, fn: Any, /, *args: Any, **more: Any) -> Future[Any]:
+        function, given = pickle.loads(pickle.dumps((fn, args)))
+        done: Future[Any] = Future()
+        done.set_result(function(*given))
+        return done
+
+
+def test_calls_from_and_into_threads_are_those_of_the_program() -> None:
+    async def main(client: Client) -> None:
+        loop, called = asyncio.get_running_loop(), asyncio.Event()
+        assert await loop.run_in_executor(Pickling(), math.sqrt, 4) == 2
+
+        def thread() -> None:
+            def callback() -> None:
+                called.set()
+                assert late
+
+            loop.call_soon_threadsafe(callback)
+            time.sleep(0.01)
+            late = True
+
+        await asyncio.to_thread(thread)
+        await called.wait()
+        async with client:
+            await write(client, "it", done="yes")
+            await asyncio.sleep(1e6)
+
+    run(main, lambda it: get(it, "it") == {"done": "yes"}, strategies=["stale states"])
+
+
 def test_clock_of_a_thread_goes_on() -> None:
     def poll() -> None:
         end = time.monotonic() + 0.05
@@ -679,19 +715,37 @@ def test_clock_of_a_thread_goes_on() -> None:
         async with client:
             await asyncio.to_thread(poll)
             await asyncio.to_thread(lambda: asyncio.run(asyncio.sleep(0.01)))
+            loop = asyncio.get_running_loop()
+
+            def begins() -> None:
+                asyncio.run_coroutine_threadsafe(asyncio.sleep(3600), loop)
+                time.sleep(0.05)
+
+            before = loop.time()
+            await asyncio.to_thread(begins)
+            assert loop.time() - before < 1, "nobody waits for it"
             await write(client, "it", done="yes")
             await asyncio.sleep(1e6)
 
     run(main, lambda it: get(it, "it") == {"done": "yes"}, strategies=["stale states"])
 
 
-def test_workload_that_waits_for_ever_is_an_error() -> None:
+def test_workload_that_waits_for_ever_fails() -> None:
     async def never(cluster: Cluster) -> None:
         while True:
             await cluster.sleep(600)
 
-    with pytest.raises(TimeoutError, match="not ended within 24 virtual hours"):
+    with pytest.raises(SimulationFailed, match="not ended within 7 virtual days"):
         run(sleeping, workload=never)
+
+    async def stuck(cluster: Cluster) -> None:
+        await asyncio.Event().wait()
+
+    async def ready(client: Client) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(SimulationFailed, match="nothing can happen any more"):
+        run(ready, workload=stuck)
 
 
 def test_outcomes_of_pytest_are_failures() -> None:
@@ -728,6 +782,11 @@ def test_error_is_told_with_its_cause() -> None:
     with pytest.raises(SimulationFailed) as found:
         run(fails)
 
+    async def cycle(client: Client) -> None:
+        error = ValueError("it")
+        raise error from error
+
+    assert "program ended with ValueError('it') at" in failure(cycle)
     text = (
         r"ExceptionGroup\('all', .* from ValueError\('a\\nb'\) at test_simulation.py:"
     )

@@ -158,7 +158,7 @@ class Simulation:
         seconds: float = SECONDS,
         command: str = "",
     ) -> None:
-        _check_positive("seeds", seeds)
+        _check_least("seeds", seeds)
         self._seed = seed
         self._seeds = seeds
         self._seconds = seconds
@@ -190,7 +190,7 @@ class Simulation:
                 object with `run()`, or a coroutine. Called for each start. A program
                 that returns, exits or loses its leadership starts again.
             workload: Coroutine function that takes the `Cluster` and changes it. It has
-                to end within 24 virtual hours.
+                to end within 7 virtual days.
             invariants: Functions that take the `Cluster`, called after each write and
                 with each request. They raise, or return False, if something is wrong.
             eventually: Function that takes the `Cluster`, and is true in the end.
@@ -223,10 +223,10 @@ class Simulation:
         if eventually is None and not checks:
             raise OptionsError("a simulation needs invariants=, or eventually=")
 
-        _check_positive("replicas", replicas)
-        _check_positive("settle_seconds", settle_seconds)
+        _check_least("replicas", replicas)
+        _check_least("settle_seconds", settle_seconds, least=0)
         number = self._seeds if seeds is None else seeds
-        _check_positive("seeds", number)
+        _check_least("seeds", number)
         if asyncio._get_running_loop() is not None:  # noqa: SLF001
             raise OptionsError(
                 "a simulation has its own event loop: call it in a test that is not a "
@@ -332,9 +332,9 @@ def _strategies(names: Iterable[str] | None) -> list[Strategy]:
     return [known[it] for it in wanted]
 
 
-def _check_positive(name: str, number: Any) -> None:
-    if not isinstance(number, int | float) or number < 1:
-        raise OptionsError(f"{name}={number!r} must be a number, at least 1")
+def _check_least(name: str, number: Any, *, least: int = 1) -> None:
+    if not isinstance(number, int | float) or number < least:
+        raise OptionsError(f"{name}={number!r} must be a number, at least {least}")
 
 
 def _fewest(

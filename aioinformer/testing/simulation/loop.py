@@ -8,19 +8,21 @@ is killed, nothing of it runs any more, not even a `finally`, as after `kill -9`
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 import threading
-from concurrent.futures import Future
+from collections import Counter
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
     from random import Random
 
-__all__ = ["PROGRAM", "Program", "SimulatedLoop"]
+__all__ = ["ALONE", "PROGRAM", "Program", "SimulatedLoop"]
 
 MOST_TURNS: Final = 50_000
 """Number of turns without time passing after which a program is considered hung."""
@@ -32,11 +34,11 @@ _TURNS_OF_THREADS: Final = 10
 _MOST_CLOSES: Final = 1000
 
 # Time at the start: of a machine that has been up for a day. Programs write `last = 0.0`
-# for what is long ago. A power of two, so that times since then have no rounding errors.
+# for what is long ago.
 _BEGINS: Final = 2.0**17
 
-# Turns in a row after which each takes a moment, as in reality. Programs that wait until
-# a time by a clock may ask for less than it can tell.
+# Turns in a row after which a moment has passed, as in reality. Programs that wait until a
+# time by a clock may ask for less than it can tell.
 _FREE_TURNS: Final = 100
 _TURN_SECONDS: Final = 1e-6
 
@@ -68,8 +70,16 @@ class Program:
         return f"<Program {self.name} {'alive' if self.alive else 'killed'}>"
 
 
+_NO_PROGRAM: Final = Context()
+
 PROGRAM: ContextVar[Program | None] = ContextVar("program", default=None)
 """Program that runs, if it is not the cluster."""
+
+
+ALONE: ContextVar[bool] = ContextVar("alone", default=False)
+"""True in a thread that nothing in the loop waits for."""
+
+_Awaited: TypeAlias = "dict[Future[Any], tuple[Program | None, bool]]"
 
 
 class _Selector(selectors.DefaultSelector):
@@ -123,14 +133,17 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         # Tasks that have not ended, with their programs, oldest first. Freeing the task
         # of a killed program would run its `finally` blocks.
         self._tasks: dict[asyncio.Task[Any], Program | None] = {}
+        # Those that have ended since time has passed.
+        self._ended: list[asyncio.Task[Any]] = []
         # Number of tasks and futures that were made.
         self._made = 0
         # True once nothing runs any more.
         self._abandoned = False
-        # Calls in threads, for which real time has to pass.
-        self._in_threads = 0
-        # What threads wait for in the loop, for which virtual time has to pass.
-        self._awaited: dict[Future[Any], Program | None] = {}
+        # Number of calls in threads of each program, for which real time has to pass.
+        self._in_threads: Counter[Program | None] = Counter()
+        # What threads may wait for in the loop, for which virtual time has to pass, with
+        # their program, and whether something in the loop waits for the thread.
+        self._awaited: _Awaited = {}
         self._thread = threading.get_ident()
         self._polls = 0
         selector = _Selector()
@@ -142,6 +155,10 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """Function called with `passed` when time has passed."""
         self.problem: str = ""
         """Why the loop has stopped: nothing can happen any more, or time stands still."""
+        self.limit: float = math.inf
+        """Virtual seconds after which it stops."""
+        self.problem_at_limit: str = ""
+        """Problem of that."""
         self.doomed: list[Program] = []
         """Programs that have `turns_left`."""
         self.on_failure: Callable[[asyncio.Task[Any], Program | None], None] = (
@@ -159,33 +176,54 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     @property
     def passed(self) -> float:
         """Virtual seconds since the start."""
-        return self._now - _BEGINS
+        return round(self._now - _BEGINS, 9)
 
     @property
     def is_current_thread(self) -> bool:
         """True in the thread of the loop."""
         return threading.get_ident() == self._thread
 
-    def thread_began(self) -> None:
+    def thread_began(self, program: Program | None) -> None:
         """Let virtual time stand still until `thread_ended()`."""
-        self._in_threads += 1
+        self._in_threads[program] += 1
 
-    def thread_ended(self) -> None:
+    def thread_ended(self, program: Program | None) -> None:
         """Let virtual time go on, once what the thread has caused has run."""
-        self._after_turns(_TURNS_OF_THREADS)
+        self._after_turns(_TURNS_OF_THREADS, program)
 
-    def _after_turns(self, turns: int) -> None:
+    def _after_turns(self, turns: int, program: Program | None) -> None:
         if turns:
-            self.call_soon(self._after_turns, turns - 1, context=Context())
-        else:
-            self._in_threads -= 1
+            self.call_soon(self._after_turns, turns - 1, program, context=Context())
+            return
+
+        self._in_threads[program] -= 1
+        if not self._in_threads[program]:
+            del self._in_threads[program]
+
+    def _is_in_threads(self) -> bool:
+        """Return True while threads run, and not only wait for the loop."""
+        if not self._in_threads:
+            return False
+
+        waiting = Counter(
+            program
+            for future, (program, is_call) in list(self._awaited.items())
+            if is_call and future._condition._waiters  # type: ignore[attr-defined]  # noqa: SLF001
+        )
+        return any(
+            count > waiting[program]
+            for program, count in self._in_threads.items()
+            if program is None or program.alive
+        )
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         """Call a function in a thread, which belongs to the program that calls."""
-        call = partial(copy_context().run, func, *args)
-        return super().run_in_executor(executor, call)
+        if executor is None or isinstance(executor, ThreadPoolExecutor):
+            func, args = copy_context().run, (func, *args)
+
+        return super().run_in_executor(executor, func, *args)
 
     def call_soon_threadsafe(  # type: ignore[override]
         self,
@@ -193,19 +231,20 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """Call a function soon; also from threads of a program that is alive.
+        """Call a function soon, unless the program of the thread was killed.
 
-        Raises:
-            RuntimeError: If the program was killed, or the run has ended.
+        What a thread of a killed program waits for is cancelled.
         """
         if self.is_current_thread or context is not None:
             return super().call_soon_threadsafe(callback, *args, context=context)
 
-        program = PROGRAM.get()
+        call, program = _CallOfThread(callback, args, self._awaited), PROGRAM.get()
         if self._abandoned or not (program is None or program.alive):
-            raise RuntimeError("this program was killed")
+            call.fail()
+            handle = asyncio.Handle(callback, args, self)
+            handle.cancel()
+            return handle
 
-        call = _CallOfThread(callback, args, self._awaited)
         return super().call_soon_threadsafe(call)
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -220,13 +259,14 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def kill(self, program: Program) -> None:
         """Kill a program: nothing of it runs after this step.
 
-        Its threads run until they want something of the loop.
+        Its threads run until they want something of the loop, and nothing waits for them.
         """
         program.alive = False
         self._killed.append(program)
         self._cancel_killed()
-        for future in [it for it, owner in self._awaited.items() if owner is program]:
-            future.set_exception(_killed())
+        for future, (owner, _) in list(self._awaited.items()):
+            if owner is program:
+                _fail(future)
 
         for call in program.on_kill:
             call()
@@ -242,6 +282,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         context = options.get("context")
         program = PROGRAM.get() if context is None else context.get(PROGRAM)
         self._tasks[task] = program
+        task.add_done_callback(self._ended.append, context=_NO_PROGRAM)
         return task
 
     def tasks_of(self, program: Program) -> list[asyncio.Task[Any]]:
@@ -249,9 +290,11 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         items = self._tasks.items()
         return [task for task, it in items if it is program and not task.done()]
 
-    def _drop_ended(self) -> None:
+    def drop_ended(self) -> None:
         """Forget tasks that have ended, and report those that failed unnoticed."""
-        for task in [it for it in self._tasks if it.done()]:
+        ended = self._ended[:]
+        self._ended.clear()
+        for task in ended:
             program = self._tasks.pop(task)
             # As of asyncio, which logs it when such a task is freed.
             if task._log_traceback:  # noqa: SLF001
@@ -260,8 +303,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def _before_turn(self, timeout: float | None) -> bool:
         """Prepare a turn. Return False if a thread has to be waited for."""
         ready: Any = self._ready  # type: ignore[attr-defined]
-        in_threads = self._in_threads > len(self._awaited)
-        if in_threads and not ready and self._polls < _MOST_POLLS:
+        if self._polls < _MOST_POLLS and not ready and self._is_in_threads():
             self._polls += 1
             return False
 
@@ -271,8 +313,8 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
         self._polls = 0
         self._turns += 1
-        if self._turns > _FREE_TURNS:
-            self._move(_TURN_SECONDS)
+        if self._turns % _FREE_TURNS == 0:
+            self._move(_FREE_TURNS * _TURN_SECONDS)
 
         if self._turns > MOST_TURNS:
             self.problem = f"no time passes: a task goes on without waiting (at {self.passed:.3f} s)"
@@ -294,9 +336,12 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self.problem = "nothing can happen any more: every task waits"
             self.stop()
         elif timeout > 0:
-            self._drop_ended()
+            self.drop_ended()
             self._move(timeout)
             self._turns = 0
+            if self.passed > self.limit:
+                self.problem = self.problem_at_limit
+                self.stop()
 
         return True
 
@@ -306,7 +351,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def _doom(self, ready: Any) -> None:
         """Count the turns of doomed programs."""
-        contexts = [it._context for it in ready]  # noqa: SLF001
+        contexts = [it._context for it in tuple(ready)]  # noqa: SLF001
         running = {it.get(PROGRAM) for it in contexts if it is not None}
         for program in [it for it in self.doomed if it in running]:
             assert program.turns_left is not None
@@ -336,7 +381,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self._cancel(handle)
 
         for future in list(self._awaited):
-            future.set_exception(_killed())
+            _fail(future)
 
         # As in a running loop: their `finally` blocks may begin tasks, which are ended,
         # too.
@@ -367,18 +412,21 @@ class _CallOfThread:
         self,
         callback: Callable[..., Any],
         args: tuple[Any, ...],
-        awaited: dict[Future[Any], Program | None],
+        awaited: _Awaited,
     ) -> None:
         self._callback = callback
         self._args = args
         self._awaited = awaited
-        cells = getattr(callback, "__closure__", None) or ()
-        known = (*args, *(cell.cell_contents for cell in cells))
+        known = [*args]
+        for cell in getattr(callback, "__closure__", None) or ():
+            with suppress(ValueError):  # it is empty
+                known.append(cell.cell_contents)
+
         self._futures = [it for it in known if isinstance(it, Future) and not it.done()]
 
     def __call__(self) -> None:
         for future in self._futures:
-            self._awaited[future] = PROGRAM.get()
+            self._awaited[future] = PROGRAM.get(), not ALONE.get()
             future.add_done_callback(lambda done: self._awaited.pop(done, None))
 
         self._callback(*self._args)
@@ -386,12 +434,13 @@ class _CallOfThread:
     def fail(self) -> None:
         """End what the thread waits for, as its program was killed."""
         for future in self._futures:
-            if not future.done():
-                future.set_exception(_killed())
+            _fail(future)
 
 
-def _killed() -> asyncio.CancelledError:
-    return asyncio.CancelledError("this program was killed")
+def _fail(future: Future[Any]) -> None:
+    """End what a thread waits for, as its program was killed."""
+    with suppress(InvalidStateError):  # it is done, perhaps since a moment
+        future.set_exception(asyncio.CancelledError("this program was killed"))
 
 
 def _close(coroutine: Any) -> None:
@@ -411,7 +460,7 @@ def _shuffle(ready: Any, rng: Random) -> None:
     """Put the steps of tasks into another order; other calls keep their places."""
     places = [
         place
-        for place, handle in enumerate(ready)
+        for place, handle in enumerate(tuple(ready))  # threads add to it
         if isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)  # noqa: SLF001
     ]
     if len(places) < 2:

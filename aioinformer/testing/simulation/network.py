@@ -13,7 +13,7 @@ from aioinformer.client import Client
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.error_mapping import api_error
 from aioinformer.errors import ApiError, OptionsError, TransportError
-from aioinformer.testing.simulation.loop import PROGRAM, Program
+from aioinformer.testing.simulation.loop import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -82,26 +82,20 @@ class SimulatedClient(Client):
 
     Args:
         network: The simulation.
-        program: Program that has the client.
         namespace: Namespace of the program.
     """
 
-    def __init__(
-        self, network: Network, program: Program, namespace: str = "default"
-    ) -> None:
+    def __init__(self, network: Network, namespace: str = "default") -> None:
         config = ClientConfig(server=_SERVER, namespace=namespace)
         super().__init__(config)
-        self._endpoint: Any = _Endpoint(network, program, config)
+        self._endpoint: Any = _Endpoint(network, config)
 
 
 class _Endpoint:
     """Endpoint of a `SimulatedClient`, in the place of `client.endpoint.Endpoint`."""
 
-    def __init__(
-        self, network: Network, program: Program, config: ClientConfig
-    ) -> None:
+    def __init__(self, network: Network, config: ClientConfig) -> None:
         self._network = network
-        self._program = program
         self.config = config
         self.entered = False
         # A dictionary, as the order of a set is not that of the seed.
@@ -137,9 +131,6 @@ class _Endpoint:
 
         if not self.entered:
             raise OptionsError("this client is not entered: use `async with client:`")
-
-        if PROGRAM.get() is None:  # a task that a thread has begun
-            PROGRAM.set(self._program)
 
         network = self._network
         verb, what = _described(request)

@@ -6,6 +6,7 @@ Randomness, clocks, threads' waits, signals. So there is one run at a time in a 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread
 import contextlib
 import contextvars
 import gc
@@ -19,17 +20,19 @@ import time
 import uuid
 import warnings
 from concurrent.futures import Future
+from functools import partial
 from random import Random
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from aioinformer._extras import import_extra
+from aioinformer.testing.simulation.loop import ALONE, PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from aioinformer.testing.simulation.loop import SimulatedLoop
+    from aioinformer.testing.simulation.loop import Program, SimulatedLoop
 
 __all__ = [
     "counted_threads",
@@ -138,6 +141,16 @@ _CLOCKS: Final[dict[object, _Clock]] = {
 }
 
 
+def _names_of(module: object) -> dict[str, object]:
+    """Return the names of a module, without loading it if it is lazy."""
+    try:
+        names: dict[str, object] = object.__getattribute__(module, "__dict__")
+    except AttributeError:  # such as None
+        return {}
+
+    return names
+
+
 @contextlib.contextmanager
 def virtual_clocks(loop: SimulatedLoop) -> Iterator[None]:
     """Let all clocks show the time of a loop, except in the standard library.
@@ -149,14 +162,14 @@ def virtual_clocks(loop: SimulatedLoop) -> Iterator[None]:
         (names, name, value)
         for place, module in list(sys.modules.items())
         if module is time or place.partition(".")[0] not in sys.stdlib_module_names
-        for names in [getattr(module, "__dict__", {})]  # some are None
+        for names in [_names_of(module)]
         for name, value in list(names.items())
         if isinstance(value, BuiltinFunctionType) and value in _CLOCKS
     ]
     for names, name, value in replaced:
         names[name] = _CLOCKS[value]
 
-    _Clock.loop = loop
+    _Clock.loop, _Clock.thread = loop, threading.local()
     try:
         yield
     finally:
@@ -170,29 +183,44 @@ def counted_threads(loop: SimulatedLoop) -> Iterator[None]:
     """Let virtual time stand still while a task waits for a thread.
 
     Executors, handlers with `thread=True` and others wait by `asyncio.wrap_future()`.
+    Threads belong to the program that starts them, by a copy of the context.
     """
-    wrap = asyncio.futures.wrap_future
+    wrap, start = asyncio.futures.wrap_future, threading.Thread.start
 
-    def ended(_: object) -> None:
+    def ended(program: Program | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(loop.thread_ended, context=contextvars.Context())
+            context = contextvars.Context()
+            loop.call_soon_threadsafe(loop.thread_ended, program, context=context)
 
     def counted(future: Any, **options: Any) -> Any:
         waiting = wrap(future, **options)
         if isinstance(future, Future):
-            loop.thread_began()
+            program = PROGRAM.get()
+            loop.thread_began(program)
             # Called after that of `wrap`, which hands the result over.
-            future.add_done_callback(ended)
+            future.add_done_callback(lambda _: ended(program))
 
         return waiting
 
+    def start_in_context(thread: Any) -> None:
+        # Those of an executor work for whoever submits.
+        if getattr(thread, "_target", None) is not concurrent.futures.thread._worker:  # noqa: SLF001
+            context = contextvars.copy_context()
+            context.run(ALONE.set, True)  # calls have contexts of their own
+            thread.run = partial(context.run, thread.run)
+
+        start(thread)
+
+    threads: Any = threading.Thread
     modules: tuple[Any, ...] = (asyncio, asyncio.futures)
+    threads.start = start_in_context
     for module in modules:
         module.wrap_future = counted
 
     try:
         yield
     finally:
+        threads.start = start
         for module in modules:
             module.wrap_future = wrap
 
