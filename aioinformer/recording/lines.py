@@ -103,6 +103,9 @@ class InformerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     namespaces: list[str] = msgspec.field(default_factory=list)
     label_selector: str = ""
     field_selector: str = ""
+    follows: str = ""
+    """Name of the informer of the program before, whose place it takes with other
+    namespaces. Set by readers."""
 
     @property
     def resource(self) -> Resource:

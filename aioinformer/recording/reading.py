@@ -262,12 +262,12 @@ class Reading:
     def _add(self, line: InformerLine) -> None:
         # An informer of a restarted program may have got other namespaces. Nothing that
         # plays the former one knows them.
-        name, count = line.name, 1
+        name, count, follows = line.name, 1, ""
         while any(it.name == name and not _covers(it, line) for it in self.informers):
-            count += 1
+            count, follows = count + 1, name
             name = f"{line.name} #{count}"
 
-        line = msgspec.structs.replace(line, name=name)
+        line = msgspec.structs.replace(line, name=name, follows=follows)
         places = {it.name: place for place, it in enumerate(self.informers)}
         place = places.get(line.name)
         if place is None:

@@ -84,6 +84,11 @@ class ReplayedServer:
                 self._put(place, change.obj, holders.get(informer.name))
                 holders[informer.name] = change.obj.resource_version
 
+        if informer.follows and happening.kind in {"SNAPSHOT", "LIST"}:
+            for place, holders in list(self._holders.items()):
+                if place[0] == resource:
+                    self._drop(place, informer.follows, holders)
+
         return False
 
     def expire(self) -> None:

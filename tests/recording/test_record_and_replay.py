@@ -251,6 +251,20 @@ async def test_informer_that_gets_other_namespaces_is_another_one(
             await informer.wait_synced(10)
             assert sorted(states(informer)) == ["one/a", "three/a"]
 
+    sources["one"].delete({"metadata": {"name": "a", "namespace": "one"}})
+    async with recorded({it: sources[it] for it in ("one", "three")}, path):
+        pass
+
+    server = APIServer(auto_namespaces=True)
+    async with replay(path) as played:
+        target = ReplayedServer(server)
+        target.serve([PODS])
+        played.add(target)
+        await played.run()
+
+    found = [it["metadata"]["namespace"] for it in server.objects(PODS)]
+    assert found == ["three"], "what the former one had is gone"
+
 
 async def test_server_serves_the_newest_state_of_several_informers(
     tmp_path: Path,
