@@ -170,7 +170,7 @@ def _is_locked(descriptor: int) -> bool:
     except BlockingIOError:
         return True
     except OSError:  # a file system without locks
-        return False
+        pass
 
     return False
 

@@ -23,9 +23,10 @@ from aioinformer.testing.replayed import ReplayedServer
 from aioinformer.watch import ListOptions, WatchOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
+    from aioinformer import Resource
     from aioinformer.recording import Replay
 
 
@@ -41,6 +42,35 @@ async def recorded(
         await informer.wait_synced(10)
         yield informer, told
         await settle()
+
+
+@asynccontextmanager
+async def all_recorded(
+    sources: Iterable[Any], path: Path
+) -> AsyncIterator[list[SharedInformer]]:
+    """Record informers `pods 0`, `pods 1` and so on."""
+    informers = [
+        SharedInformer(it, name=f"pods {number}") for number, it in enumerate(sources)
+    ]
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(record(informers, path))
+        for informer in informers:
+            await stack.enter_async_context(running(informer.run()))
+            await informer.wait_synced(10)
+
+        yield informers
+
+
+async def served(path: Path, resource: Resource) -> APIServer:
+    """Play everything to a server, and return it."""
+    server = APIServer(auto_namespaces=True)
+    async with replay(path) as played:
+        target = ReplayedServer(server)
+        target.serve([resource])
+        played.add(target)
+        await played.run()
+
+    return server
 
 
 @asynccontextmanager
@@ -255,13 +285,7 @@ async def test_informer_that_gets_other_namespaces_is_another_one(
     async with recorded({it: sources[it] for it in ("one", "three")}, path):
         pass
 
-    server = APIServer(auto_namespaces=True)
-    async with replay(path) as played:
-        target = ReplayedServer(server)
-        target.serve([PODS])
-        played.add(target)
-        await played.run()
-
+    server = await served(path, PODS)
     found = [it["metadata"]["namespace"] for it in server.objects(PODS)]
     assert found == ["three"], "what the former one had is gone"
 
@@ -271,25 +295,7 @@ async def test_server_serves_the_newest_state_of_several_informers(
 ) -> None:
     path = tmp_path / "it.alog"
     sources = FakeListerWatcher(pod("a")), FakeListerWatcher(pod("a"))
-    informers = [SharedInformer(it, name=f"it{id(it)}") for it in sources]
-    server = APIServer(auto_namespaces=True)
-    target = ReplayedServer(server)
-    target.serve([PODS])
-
-    async def served() -> str:
-        async with replay(path) as played:
-            target = ReplayedServer(server)
-            played.add(target)
-            await played.run()
-
-        return str(server.get(PODS, "a")["status"]["phase"])
-
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(record(informers, path))
-        for informer in informers:
-            await stack.enter_async_context(running(informer.run()))
-            await informer.wait_synced(10)
-
+    async with all_recorded(sources, path):
         for number in range(3):
             sources[0].modify(phase("a", str(number)))
 
@@ -297,7 +303,8 @@ async def test_server_serves_the_newest_state_of_several_informers(
         sources[1].modify(phase("a", "0"))  # its watch is slow
         await settle()
 
-    assert await served() == "2"
+    server = await served(path, PODS)
+    assert server.get(PODS, "a")["status"]["phase"] == "2"
 
 
 @pytest.mark.parametrize("metadata_first", [True, False])
@@ -316,13 +323,7 @@ async def test_server_serves_whole_objects_if_an_informer_has_them(
             server.patch(CONFIG_MAPS, "a", {"data": {"n": "2"}})
             await settle()
 
-    replayed = APIServer(auto_namespaces=True)
-    async with replay(path) as played:
-        target = ReplayedServer(replayed)
-        target.serve([CONFIG_MAPS])
-        played.add(target)
-        await played.run()
-
+    replayed = await served(path, CONFIG_MAPS)
     assert replayed.get(CONFIG_MAPS, "a")["data"] == {"n": "2"}
 
 
@@ -398,15 +399,7 @@ async def test_sources_of_several_informers_play_in_the_recorded_order(
 ) -> None:
     path = tmp_path / "it.alog"
     sources = [FakeListerWatcher(pod("first")), FakeListerWatcher(pod("second"))]
-    informers = [
-        SharedInformer(it, name=f"pods {number}") for number, it in enumerate(sources)
-    ]
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(record(informers, path))
-        for it in informers:
-            await stack.enter_async_context(running(it.run()))
-            await it.wait_synced(10)
-
+    async with all_recorded(sources, path) as informers:
         for number in range(50):
             source, informer = sources[number % 2], informers[number % 2]
             source.add(pod(f"p{number}"))

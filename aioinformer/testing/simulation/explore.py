@@ -268,18 +268,18 @@ class Simulation:
                 faults = f"{len(fewest.faults)} of {len(outcome.faults)}"
                 text = f"fewest faults that still fail: {faults}{left}"
                 raise SimulationFailed(
-                    self._told(fewest, text), fewest
+                    self._message(fewest, text), fewest
                 ) from fewest.error
 
             if outcome.error is not None:
-                outcome.error.add_note(self._told(outcome, "faults:"))
+                outcome.error.add_note(self._message(outcome, "faults:"))
                 raise outcome.error
 
             if time.monotonic() > until:
                 self.report.left += len(seeds) - done
                 return
 
-    def _told(self, outcome: Outcome, faults: str) -> str:
+    def _message(self, outcome: Outcome, faults: str) -> str:
         """Describe a run, with a heading for its faults."""
         history, what = outcome.history, outcome.violation or "error of the workload"
         shown = history if self._seed is not None else history[-_LINES:]

@@ -15,7 +15,7 @@ from collections import Counter
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,15 +106,12 @@ class _Numbered:
         return self.number
 
 
-_N = TypeVar("_N", bound=_Numbered)
-
-
 class _Task(_Numbered, asyncio.Task[Any]):
-    __hash__ = _Numbered.__hash__
+    pass
 
 
 class _Future(_Numbered, asyncio.Future[Any]):
-    __hash__ = _Numbered.__hash__
+    pass
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
@@ -249,10 +246,8 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """Return a new future."""
-        return self._numbered(_Future(loop=self))
-
-    def _numbered(self, made: _N) -> _N:
         self._made += 1
+        made = _Future(loop=self)
         made.number = self._made
         return made
 

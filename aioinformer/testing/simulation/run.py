@@ -616,28 +616,30 @@ def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
 
 
 def _told(error: BaseException) -> str:
-    """Return an exception with its cause, and the line of the program that raised it."""
-    told, line = _repr(error), ""
-    cause: BaseException | None = error
-    seen: set[int] = set()
-    while cause is not None:
-        seen.add(id(cause))
+    """Return an exception with its causes, and the line of the program that raised it."""
+    chain, line = _causes(error), ""
+    for cause in chain:
         traceback = cause.__traceback__
         while traceback is not None:
             line = _line_of(traceback.tb_frame, traceback.tb_lineno) or line
             traceback = traceback.tb_next
 
+    told = " from ".join(map(_repr, chain))
+    return f"{told} at {line}" if line else told
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """Return an exception and its causes, of a group the first member."""
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and not any(it is cause for it in chain):
+        chain.append(cause)
         if isinstance(cause, BaseExceptionGroup):
             cause = cause.exceptions[0]
         else:
             cause = cause.__cause__
 
-        if cause is not None and id(cause) in seen:
-            cause = None
-        elif cause is not None:
-            told += f" from {_repr(cause)}"
-
-    return f"{told} at {line}" if line else told
+    return chain
 
 
 def _repr(error: BaseException) -> str:
