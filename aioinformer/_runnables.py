@@ -35,7 +35,8 @@ class Runnable:
         hurry: Function that skips the drain of a run that is ending. None for a second
             cancellation.
         on_end: Callback for the end of the task. The argument is the reason if neither
-            the owner nor the runnable itself ended it.
+            the owner nor the runnable itself ended it. Without a callback, that is a
+            failure.
     """
 
     name: str
@@ -256,12 +257,12 @@ class Runnables:
 
     def _remove(self, runnable: Runnable, task: asyncio.Task[None]) -> None:
         """Forget a task that is over."""
+        # A task that is cancelled before its first step never called `run()`.
+        reason = self.unexpected_cancellation(runnable) if task.cancelled() else None
         if runnable.on_end is not None:
-            # A task that is cancelled before its first step never called `run()`.
-            cancelled = task.cancelled()
-            runnable.on_end(
-                self.unexpected_cancellation(runnable) if cancelled else None
-            )
+            runnable.on_end(reason)
+        elif reason is not None:
+            self.fail(runnable, reason)
 
         del self._tasks[runnable]
         self._started.discard(runnable)

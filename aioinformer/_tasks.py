@@ -150,14 +150,23 @@ async def run_concurrently(*coroutines: Coroutine[Any, Any, Any]) -> None:
 
     Raises:
         BaseException: Error of the first coroutine, in the given order, that failed.
+        InternalError: If one cancelled itself or was cancelled by other code.
 
     Cancellation:
         Passed on to all of them, and raised when they have ended.
     """
-    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    tasks = [
+        asyncio.create_task(coroutine, name=coroutine.__qualname__)
+        for coroutine in coroutines
+    ]
+    rest, cancelled = set(tasks), set[asyncio.Task[Any]]()
     try:
-        if tasks:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        while rest:
+            # FIRST_EXCEPTION would wait on after a task that is cancelled.
+            done, rest = await asyncio.wait(rest, return_when=asyncio.FIRST_COMPLETED)
+            cancelled = {task for task in done if task.cancelled()}
+            if cancelled or any(task.exception() for task in done):
+                break
     finally:
         for task in tasks:
             task.cancel()
@@ -170,6 +179,9 @@ async def run_concurrently(*coroutines: Coroutine[Any, Any, Any]) -> None:
         raise interrupted
 
     for task in tasks:
+        if task in cancelled:
+            raise unexpected_cancellation(repr(task.get_name()))
+
         if not task.cancelled() and (failure := task.exception()) is not None:
             raise failure
 

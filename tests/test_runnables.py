@@ -11,7 +11,7 @@ from informer_helpers import running, settle
 from task_helpers import slow_to_end
 
 from aioinformer._runnables import Runnable, Runnables
-from aioinformer.errors import AioInformerError
+from aioinformer.errors import AioInformerError, InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -129,6 +129,24 @@ async def test_runnable_that_cancels_itself_has_failed() -> None:
     assert isinstance(failure, AioInformerError)
     assert str(failure) == "odd cancelled itself"
     assert isinstance(failure.__cause__, asyncio.CancelledError)
+
+
+async def test_runnable_whose_task_is_cancelled_by_other_code_has_failed() -> None:
+    bench = Bench()
+
+    async def cancels() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await forever()
+
+    bench.add(cancels, "odd")
+    async with running(bench.group.run()):
+        await settle()
+
+    ((name, failure),) = bench.failures
+    assert name == "odd"
+    assert isinstance(failure, InternalError)
 
 
 async def test_runnable_that_exceeds_drain_is_cancelled_again(

@@ -9,6 +9,7 @@ import pytest
 from task_helpers import cancelled, failing, slow_to_end
 
 from aioinformer._tasks import finish, run_concurrently, unwrap_group
+from aioinformer.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -220,6 +221,28 @@ async def test_run_concurrently_cancels_the_others_on_failure(
     assert record == ["ended"]
     assert task is not None
     assert task.cancelling() == 0
+
+
+async def test_run_concurrently_fails_when_one_is_cancelled_by_other_code(
+    record: list[str], looptime: float
+) -> None:
+    async def cancels_itself() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(60)
+
+    async def goes_on() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            record.append("ended")
+
+    with pytest.raises(InternalError, match="cancels_itself' cancelled itself or"):
+        await run_concurrently(asyncio.sleep(0), goes_on(), cancels_itself())
+
+    assert record == ["ended"]
+    assert looptime == 0
 
 
 async def test_run_concurrently_passes_a_cancellation_to_all(record: list[str]) -> None:

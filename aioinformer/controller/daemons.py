@@ -89,11 +89,13 @@ class _Life:
     After a `TerminalError` of the daemon, a change of the object begins another one.
     """
 
-    __slots__ = ("failed",)
+    __slots__ = ("changed", "failed")
 
     def __init__(self) -> None:
         self.failed = False
         """True after a `TerminalError`."""
+        self.changed = False
+        """True after a change, since the last call began, that may help."""
 
 
 class DaemonRuns:
@@ -149,8 +151,11 @@ class DaemonRuns:
             self._lives.pop(obj.key, None)
         else:
             life = self._lives.get(obj.key)  # a deletion precedes another object of it
-            if life is None or (life.failed and _may_help(event)):
+            if life is None:
                 self._lives[obj.key] = _Life()
+            elif _may_help(event):
+                life.changed = True
+                self._revive(obj.key, life)
 
         if self._started:
             self._adjust(obj.key)
@@ -175,17 +180,29 @@ class DaemonRuns:
         name = self._daemon.name
         run = self._background.run(
             f"daemon {name} {key}",
-            partial(self._call, self._daemon.function, request),
+            partial(self._call_for, request, life),
             partial(self._failed, request, life),
             partial(self._ended, key, life),
         )
         self._runs[key] = life, run
 
+    def _call_for(
+        self, request: ReconcileRequest, life: _Life, attempt: int
+    ) -> Awaitable[float | None]:
+        life.changed = False
+        return self._call(self._daemon.function, request, attempt)
+
     def _failed(
         self, request: ReconcileRequest, life: _Life, failure: BaseException
     ) -> None:
         life.failed = isinstance(failure, TerminalError)
+        self._revive(request.key, life)
         self._reporter.failed("daemon", self._daemon.name, request, failure)
+
+    def _revive(self, key: str, life: _Life) -> None:
+        """Begin another life if a change may help after a `TerminalError`."""
+        if life.failed and life.changed and self._lives.get(key) is life:
+            self._lives[key] = _Life()
 
     def _ended(self, key: str, life: _Life) -> None:
         self._runs[key] = life, None

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from aioinformer._runnables import Runnable, Runnables
-from aioinformer._tasks import Supervisor
+from aioinformer._tasks import Supervisor, unexpected_cancellation
 from aioinformer._user_code import guarded_logger, text_of
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.controller import (
@@ -736,6 +736,9 @@ class Manager(Lifecycle, WebLifespan):
             watching = group.create_task(self._watch(), name="manager watch")
             replicas = group.create_task(self._all_replicas.run(), name="manager all")
             leading = group.create_task(self._lead(), name="manager leader")
+            for task in (watching, replicas, leading):
+                task.add_done_callback(self._part_ended)
+
             try:
                 ready()
                 await self._over.wait()
@@ -746,6 +749,12 @@ class Manager(Lifecycle, WebLifespan):
                 await _end(leading, cancel=not self._leader_only.ended)
                 await _end(replicas)
                 watching.cancel()
+
+    def _part_ended(self, task: asyncio.Task[None]) -> None:
+        """Fail if other code cancelled a task of this manager."""
+        if task.cancelled() and not self._over.is_set():
+            name = task.get_name()
+            self._fail(name, unexpected_cancellation(repr(name)))
 
     async def _watch(self) -> None:
         """Fail with the first informer that fails."""

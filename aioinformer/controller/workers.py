@@ -846,16 +846,29 @@ class Workers:
             return
 
         self._metrics.storm(request, storm, breaker.storms, run.began)
-        obj = self._lister.get(request.key)
-        if obj is not None:
-            note = f"Slowed down to one reconcile a second: {storm}. {storm.advice}"
-            ctx.event(obj, "Warning", "ReconcileStorm", note)
+        note = f"Slowed down to one reconcile a second: {storm}. {storm.advice}"
+        try:
+            ctx.event(self._reference(request), "Warning", "ReconcileStorm", note)
+        except OptionsError as exc:  # without a client, or a known kind
+            logger.warning("%s %s: no event of the storm: %s", self._name, request, exc)
 
         end = work.create_task(
             self._end_storm(breaker, request), name=f"{self._name} {request.key} storm"
         )
         self._storm_ends.add(end)
         end.add_done_callback(self._storm_ends.discard)
+
+    def _reference(self, request: ReconcileRequest) -> dict[str, str]:
+        """Return a reference to the object of a request, whatever a transform keeps."""
+        obj, resource = self._lister.get(request.key), self._informers[0].resource
+        found = {"namespace": request.namespace, "name": request.name}
+        if obj is not None:
+            found |= obj.type_meta | {"uid": obj.uid}
+
+        if resource is not None and resource.kind:
+            found |= {"apiVersion": resource.api_version, "kind": resource.kind}
+
+        return found
 
     async def _end_storm(
         self, breaker: StormBreaker, request: ReconcileRequest

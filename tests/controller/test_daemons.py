@@ -293,6 +293,27 @@ async def test_change_of_spec_calls_a_daemon_again_after_a_terminal_error() -> N
     assert (calls, numbers) == (2, [1]), "it still runs"
 
 
+async def test_change_while_a_daemon_runs_calls_it_again_after_a_terminal_error() -> (
+    None
+):
+    numbers: list[int] = []
+
+    @with_object(KubeObject)
+    async def daemon(widget: KubeObject, ctx: Context) -> None:
+        numbers.append(widget.at("spec.number", 0))
+        ctx.set_status(calls=len(numbers))  # a change that must not call it again
+        await asyncio.sleep(3)
+        raise TerminalError("no")
+
+    async def act(it: Bench, widget: KubeObject, ctx: Context) -> None: ...
+
+    async with bench(act, daemons=[daemon]) as it:
+        it.server.patch(WIDGETS, "web", {"spec": {"number": 1}}, namespace="default")
+        await asyncio.sleep(60)
+
+    assert numbers == [0, 1]
+
+
 async def test_deletion_ends_the_wait_for_the_next_call() -> None:
     failing = Failing(ValueError("boom"))
     source = FakeListerWatcher(named("a"))

@@ -15,7 +15,12 @@ from task_helpers import cancelled, slow_to_end
 
 from aioinformer import Client, Manager
 from aioinformer.client import ClientConfig
-from aioinformer.errors import OptionsError, QueueShutDown, TransportError
+from aioinformer.errors import (
+    InternalError,
+    OptionsError,
+    QueueShutDown,
+    TransportError,
+)
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer
 
@@ -117,6 +122,23 @@ async def test_runnable_can_shut_manager_down(server: APIServer, late: bool) -> 
     start = now()
     await manager.run()
     assert now() - start == pytest.approx(5, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "name", ["manager leader", "manager all", "manager watch", "controller maps"]
+)
+async def test_manager_ends_when_other_code_cancels_one_of_its_tasks(
+    server: APIServer, name: str
+) -> None:
+    manager = managed(server, Notes())
+    await manager.start()
+    await asyncio.sleep(1)
+    (task,) = (it for it in asyncio.all_tasks() if it.get_name() == name)
+    task.cancel()
+    with pytest.raises(InternalError, match=f"task '{name}' cancelled itself or was"):
+        await manager.run()
+
+    assert "InternalError" in manager.why_dead()
 
 
 async def test_reconcile_can_shut_manager_down(server: APIServer) -> None:

@@ -24,6 +24,7 @@ from aioinformer import (
 )
 from aioinformer.controller.storm_breaker import StormBreaker
 from aioinformer.informer.notifications import Notification, Updated
+from aioinformer.model import transform_dict
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import APIServer
 
@@ -46,10 +47,10 @@ class World:
     Each reconcile takes 20 ms, as over a network.
     """
 
-    def __init__(self, server: APIServer, client: Client) -> None:
+    def __init__(self, server: APIServer, client: Client, **options: Any) -> None:
         self.server = server
         self.client = client
-        self.maps = informer_of(server.list_watch(CONFIG_MAPS), "maps")
+        self.maps = informer_of(server.list_watch(CONFIG_MAPS), "maps", **options)
         self.pods = informer_of(server.list_watch(PODS), "pods")
         self.sink = PlainSink()
         self.times: dict[str, list[float]] = {}
@@ -110,9 +111,9 @@ class World:
 
 
 @asynccontextmanager
-async def world() -> AsyncIterator[World]:
+async def world(**options: Any) -> AsyncIterator[World]:
     async with APIServer() as server, server.client() as client:
-        here = World(server, client)
+        here = World(server, client, **options)
         async with informed(here.maps, here.pods):
             yield here
 
@@ -426,18 +427,25 @@ async def test_other_keys_are_not_slowed_down() -> None:
             assert len(here.times["maps"]) - before in {1, 2}
 
 
-async def test_event_names_the_storm() -> None:
+@transform_dict
+def only_data(body: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": body["metadata"], "data": body.get("data")}
+
+
+@pytest.mark.parametrize("options", [{}, {"transform": only_data}])
+async def test_event_names_the_storm(options: Any) -> None:
     async def stamp(obj: KubeObject, ctx: Context) -> None:
         await write(ctx, obj, seen=str(now()))
 
-    async with world() as here:
+    async with world(**options) as here:
         await here.create("a")
         async with running(here.controller(stamp).run()):
             await asyncio.sleep(12)
 
         (event,) = here.server.objects(EVENTS)
         assert event["reason"] == "ReconcileStorm"
-        assert event["regarding"]["name"] == "a"
+        regarding = event["regarding"]
+        assert (regarding["kind"], regarding["name"]) == ("ConfigMap", "a")
         assert "changes data.seen" in event["note"]
 
 

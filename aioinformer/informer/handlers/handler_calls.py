@@ -64,6 +64,8 @@ QUIET_SECONDS = 600.0
 """Seconds between warnings about long calls of one handler. If the oldest notification
 was queued more than this after a warning, the handler is in a new slow period."""
 
+THREAD_RETRY_SECONDS = 1.0
+"""Seconds until another attempt when the operating system cannot start a thread."""
 
 _BLOCKING = "aioinformer_blocking_calls_total"
 _LATENCY = "aioinformer_handler_latency_seconds"
@@ -398,8 +400,12 @@ class ThreadCalls:
             A running call is abandoned with a warning, as threads cannot be cancelled.
             A queued call is not made.
         """
-        if self._calls is None:
-            self._calls = _start_thread(f"handler {self._name}")
+        while self._calls is None:
+            try:
+                self._calls = _start_thread(f"handler {self._name}")
+            except RuntimeError as exc:  # of the operating system
+                logger.warning("handler %s waits for a thread: %s", self._name, exc)
+                await asyncio.sleep(THREAD_RETRY_SECONDS)
 
         context = contextvars.copy_context()
         outcome: Future[BaseException | None] = Future()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from informer_helpers import Recorder, Stage, events, name_of, running
 
+from aioinformer.informer.handlers import handler_calls
 from aioinformer.informer.handlers.handler_calls import ThreadCalls
 
 if TYPE_CHECKING:
@@ -105,6 +106,36 @@ async def test_calls_run_in_one_thread_in_order_one_at_a_time(stage: Stage) -> N
 
 
 STEPS = ["begin", "end"]
+
+
+async def test_call_waits_until_the_system_can_start_a_thread(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(handler_calls, "THREAD_RETRY_SECONDS", 0.01)
+    start, attempts = threading.Thread.start, 0
+
+    def starts(thread: threading.Thread) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise RuntimeError("can't start new thread")
+
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    with gated() as handler:
+        handler.gate.set()
+        listener = stage.listen(handler, name="it", thread=True)
+        async with running(stage.run()):
+            stage.publish(events("a"))
+            await listener.wait_idle()
+
+        assert handler.record == ["begin a", "end a"]
+        assert stage.failures == []
+
+    assert (
+        caplog.messages == ["handler it waits for a thread: can't start new thread"] * 2
+    )
 
 
 async def test_loop_and_other_handlers_continue_during_a_call(
