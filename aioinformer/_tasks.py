@@ -156,7 +156,7 @@ async def run_concurrently(*coroutines: Coroutine[Any, Any, Any]) -> None:
         Passed on to all of them, and raised when they have ended.
     """
     tasks = [
-        asyncio.create_task(coroutine, name=coroutine.__qualname__)
+        asyncio.create_task(coroutine, name=getattr(coroutine, "__qualname__", None))
         for coroutine in coroutines
     ]
     rest, cancelled = set(tasks), set[asyncio.Task[Any]]()
