@@ -6,6 +6,7 @@ seconds of one monotonic clock.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -112,6 +113,7 @@ class ElectorState:
     """Observed Lease of one replica, and whether it leads.
 
     Attributes:
+        identity: Identity of this replica.
         observed: Lease as it was last read or written. None if it does not exist, or
             was not read yet.
         sent: Time at which the last successful write was sent, or None. It is kept
@@ -121,6 +123,7 @@ class ElectorState:
             probably not written, and counts as unanswered only if the Lease shows it.
         unanswered: Number of claims in a row with a late response or none. Some of them
             may have been written.
+        claimed: Time at which the last claim was sent; infinity before the first one.
         why_lost: Reason for lost leadership.
         pauses: True after lost leadership, until this replica leads again. It then
             waits before its first attempt, so that others are faster.
@@ -145,14 +148,15 @@ class ElectorState:
         on_stopped_leading: Callable[[], object] | None = None,
         coordinated: bool = False,
     ) -> None:
+        self.identity: str = identity
         self.observed: ObservedRecord | None = None
         self.sent: float | None = None
         self.deadline: float | None = None
         self.doubtful: bool = False
         self.unanswered: int = 0
+        self.claimed: float = math.inf
         self.why_lost: str = NOT_RENEWED
         self.pauses: bool = False
-        self._identity = identity
         self._timing = timing
         self._metrics = metrics
         self._on_new_leader = on_new_leader
@@ -198,7 +202,7 @@ class ElectorState:
         if not leading and self._must_let_expire(now):
             return lease_record.Step.WAIT
 
-        return self._next_step(self.observed, self._identity, now, leading=leading)
+        return self._next_step(self.observed, self.identity, now, leading=leading)
 
     def _must_let_expire(self, now: float) -> bool:
         """Return True if unanswered claims of this replica hold the Lease.
@@ -206,37 +210,42 @@ class ElectorState:
         Further claims would block other replicas, and this one might never lead.
         """
         observed = self.observed
-        return (
-            self.unanswered >= MAX_UNANSWERED
-            and observed is not None
-            and observed.record.holder == self._identity
-            and now < observed.alive_until + self._timing.reclaim_delay
-        )
+        if self.unanswered < MAX_UNANSWERED or observed is None:
+            return False
+
+        # The first read after an outage is long after the claim that it shows.
+        expires = min(observed.alive_until, self.claimed + self._timing.lease)
+        mine = observed.record.holder == self.identity
+        return mine and now < expires + self._timing.reclaim_delay
 
     @property
     def why_yield(self) -> str:
         """Reason for the step `YIELD`."""
         preferred = self.observed.record.preferred if self.observed else ""
-        if self.leader == self._identity and preferred:
+        if self.leader == self.identity and preferred:
             return f"the coordinator prefers {preferred}"
 
         return f"the lease is held by {self.leader or 'no replica'}"
 
-    def claim(self, wall: datetime) -> LeaseRecord:
-        """Return the record that makes this replica the leader, or keeps it leading."""
+    def claim(self, wall: datetime, now: float) -> LeaseRecord:
+        """Return the record that makes this replica the leader, or keeps it leading.
+
+        Send it at once.
+        """
+        self.claimed = now
         before = self.observed.record if self.observed else None
-        return lease_record.claimed(before, self._identity, self._timing.lease, wall)
+        return lease_record.claimed(before, self.identity, self._timing.lease, wall)
 
     # ------------------------------------------------------------ changes
 
     def forget(self) -> None:
         """Forget the observed Lease, as its time is of another loop's clock."""
-        self.observed = None
+        self.observed, self.claimed = None, math.inf
 
     def observe(self, record: LeaseRecord | None, now: float) -> None:
         """Record the Lease that was read or released; None if there is none."""
         before = None if self.observed is None else self.observed.record
-        held = record is not None and record.holder == self._identity
+        held = record is not None and record.holder == self.identity
         if self.doubtful and held and record != before:
             self.unanswered += 1
             self.doubtful = False

@@ -168,8 +168,11 @@ class LeaderElector:
             if callback is not None:
                 check_plain(callback, what)
 
-        if not lock.identity:
-            raise OptionsError("the identity of a lock cannot be empty")
+        if not getattr(lock, "identity", ""):
+            raise OptionsError(
+                "an elector needs a lock with an identity, such as LeaseLock(client, "
+                f"name), not {lock!r}"
+            )
 
         self.name: str = lock.name if name is None else name
         self._timing = LeaseTiming.of(lease_duration, renew_deadline, retry_period)
@@ -308,6 +311,8 @@ class LeaderElector:
             )
 
         self._busy = True
+        # This process may be a fork of the one that created the elector.
+        self._state.identity = self._metrics.identity = self.identity
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             # The observation may have the time of another loop's clock.
@@ -473,13 +478,13 @@ class LeaderElector:
                 pass
 
     async def _claim(self) -> None:
-        record = self._state.claim(datetime.now(UTC))
         sent = self._now()
         if self.deadline is not None and not self._state.leads(sent):
             # The loop was blocked, so that the work is not cancelled yet.
             self._lose(NOT_RENEWED)
             return
 
+        record = self._state.claim(datetime.now(UTC), sent)
         try:
             async with asyncio.timeout(self._state.claim_seconds):
                 if self._state.observed is None:

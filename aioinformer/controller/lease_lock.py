@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import uuid
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +19,31 @@ if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
 
-__all__ = ["LeaseClient", "LeaseLock"]
+__all__ = ["LeaseClient", "LeaseLock", "ReplicaIdentity"]
+
+
+class ReplicaIdentity:
+    """Identity of a replica: a given one, or the host name and a random suffix.
+
+    A fork of the process is another replica, so it gets another suffix. Web servers may
+    import a program once, and fork it for each worker.
+    """
+
+    def __init__(self, given: str | None) -> None:
+        self._given = given
+        self._random = ""
+        self._process = 0
+
+    def __str__(self) -> str:
+        """Return the identity in this process."""
+        if self._given is not None:
+            return self._given
+
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._random = f"{socket.gethostname()}_{uuid.uuid4()}"
+
+        return self._random
 
 
 class LeaseClient(Protocol):
@@ -60,11 +85,13 @@ class LeaseLock:
         namespace: Namespace of the Lease. None for that of the client, which in a
             cluster is that of the pod.
         identity: Unique identity of this replica. None for the host name (in a cluster,
-            that of the pod) and a random suffix.
+            that of the pod) and a random suffix, another one in each fork of the
+            process.
         labels: Labels to add to the Lease.
 
     Raises:
-        OptionsError: If the name, the namespace or the identity is empty.
+        OptionsError: If the name is no text, or the name, the namespace or the identity
+            is empty.
     """
 
     def __init__(
@@ -76,15 +103,19 @@ class LeaseLock:
         identity: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
+        if not isinstance(name, str):
+            raise OptionsError(
+                f"the name of a LeaseLock must be a str, not {name!r}: call "
+                "LeaseLock(client, name)"
+            )
+
         given = {"name": name, "namespace": namespace, "identity": identity}
         empty = [what for what, text in given.items() if text == ""]
         if empty:
             raise OptionsError(f"the {empty[0]} of a LeaseLock cannot be empty")
 
         self.name = name
-        self.identity: str = (
-            f"{socket.gethostname()}_{uuid.uuid4()}" if identity is None else identity
-        )
+        self._identity = ReplicaIdentity(identity)
         self._client: LeaseClient = (
             ElectionClient(client) if isinstance(client, Client) else client
         )
@@ -95,6 +126,11 @@ class LeaseLock:
 
     def __repr__(self) -> str:
         return f"<LeaseLock {self.name} as {self.identity}>"
+
+    @property
+    def identity(self) -> str:
+        """Identity of this replica."""
+        return str(self._identity)
 
     @property
     def namespace(self) -> str:

@@ -323,7 +323,7 @@ class LeaderMetrics:
         on_error: Callable[[HandlerError], None] | None = None,
     ) -> None:
         self._name = name
-        self._identity = identity
+        self.identity = identity
         self._scope = ScopedSink(sink, name)
         self._sink = GuardedSink(self._scope, name, name=name)
         self._reporter = ErrorReporter(name, on_error, self._scope)
@@ -340,21 +340,21 @@ class LeaderMetrics:
         """Report that this replica has become the leader."""
         self._status(1)
         elector_logger.info(
-            "%s: became leader (identity=%s)", self._name, self._identity
+            "%s: became leader (identity=%s)", self._name, self.identity
         )
 
     def ended(self) -> None:
         """Report that this replica stops leading, as its work has ended."""
         self._status(0)
         elector_logger.info(
-            "%s: stopped leading (identity=%s)", self._name, self._identity
+            "%s: stopped leading (identity=%s)", self._name, self.identity
         )
 
     def lost(self, why: str) -> None:
         """Report that this replica lost leadership before its work has ended."""
         self._status(0)
         elector_logger.warning(
-            "%s: lost leadership (identity=%s): %s", self._name, self._identity, why
+            "%s: lost leadership (identity=%s): %s", self._name, self.identity, why
         )
 
     def slow_path(self) -> None:
@@ -408,7 +408,7 @@ class ShardsMetrics:
 
     def __init__(self, name: str, identity: str, sink: MetricsSink) -> None:
         self._name = name
-        self._identity = identity
+        self.identity = identity
         self._scope = ScopedSink(sink, f"shards {name}")
         self._sink = GuardedSink(self._scope, f"shards {name}", name=name)
         self._requests = _LeaseRequests(shards_logger)
@@ -464,14 +464,14 @@ class ShardsMetrics:
         shards_logger.info(
             "shards %s: joined the group (member=%s epoch=%d)",
             self._name,
-            self._identity,
+            self.identity,
             epoch,
         )
 
     def left(self) -> None:
         """Report that this replica owns nothing any more, by its own wish."""
         shards_logger.info(
-            "shards %s: left the group (member=%s)", self._name, self._identity
+            "shards %s: left the group (member=%s)", self._name, self.identity
         )
 
     def not_left(self, busy: int) -> None:
@@ -484,7 +484,7 @@ class ShardsMetrics:
             "shards %s: ending before the group was left, its ranges stay unowned until "
             "its Lease expires (member=%s ranges in work=%d)",
             self._name,
-            self._identity,
+            self.identity,
             busy,
         )
 
@@ -493,7 +493,7 @@ class ShardsMetrics:
         shards_logger.error(
             "shards %s: failed, giving all ranges away (member=%s): %s",
             self._name,
-            self._identity,
+            self.identity,
             text_of(failure, repr),
         )
 
@@ -502,7 +502,7 @@ class ShardsMetrics:
         shards_logger.warning(
             "shards %s: lost all ranges (member=%s ranges=%d): %s",
             self._name,
-            self._identity,
+            self.identity,
             ranges,
             why,
         )
@@ -523,7 +523,7 @@ class ShardsMetrics:
             "shards %s: acquired range %d (member=%s, previously %s)",
             self._name,
             number,
-            self._identity,
+            self.identity,
             before or "without an owner",
         )
 
@@ -533,7 +533,7 @@ class ShardsMetrics:
             "shards %s: draining range %d (member=%s)",
             self._name,
             number,
-            self._identity,
+            self.identity,
         )
 
     def cancelled(self, number: int) -> None:
@@ -542,7 +542,7 @@ class ShardsMetrics:
             "shards %s: work in range %d did not end in time, cancelling it (member=%s)",
             self._name,
             number,
-            self._identity,
+            self.identity,
         )
 
     def overran(self, number: int, seconds: float) -> None:
@@ -553,7 +553,7 @@ class ShardsMetrics:
             self._name,
             number,
             seconds,
-            self._identity,
+            self.identity,
         )
 
     def failed(self, what: str, failure: Exception, now: float) -> None:

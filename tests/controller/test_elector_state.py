@@ -38,7 +38,7 @@ class Made:
         )
 
     def claim(self, sent: float, now: float) -> None:
-        self.state.written(self.state.claim(WALL), sent, now)
+        self.state.written(self.state.claim(WALL, sent), sent, now)
 
     @property
     def status(self) -> float:
@@ -173,11 +173,11 @@ def test_on_new_leader_is_called_once_for_each_leader() -> None:
 
 def test_claim_is_based_on_observed_record() -> None:
     it = Made()
-    assert it.state.claim(WALL).transitions == 0
+    assert it.state.claim(WALL, 100).transitions == 0
 
     it.state.observe(THEIRS, 100)
-    assert it.state.claim(WALL).transitions == 4
-    assert it.state.claim(WALL).lease_seconds == 15
+    assert it.state.claim(WALL, 100).transitions == 4
+    assert it.state.claim(WALL, 100).lease_seconds == 15
 
 
 @pytest.mark.parametrize(
@@ -223,3 +223,22 @@ def test_request_timeout_leaves_time_for_second_attempt() -> None:
     timing = LeaseTiming.of(15, 10, 2)
 
     assert timing.retry + timing.request < timing.renew
+
+
+def test_unanswered_claim_expires_from_its_send_time() -> None:
+    it = Made()
+    it.state.unanswered = 2
+    record = it.state.claim(WALL, 100)
+    it.state.observe(record, 160)  # the first read after an outage
+
+    assert it.state.next_step(160) is Step.CLAIM
+
+
+def test_recent_unanswered_claim_expires_before_another() -> None:
+    it = Made()
+    it.state.unanswered = 2
+    record = it.state.claim(WALL, 100)
+    it.state.observe(record, 101)
+
+    assert it.state.next_step(100 + 15 + 8) is Step.WAIT
+    assert it.state.next_step(100 + 15 + 9) is Step.CLAIM

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioinformer import Client, Conflict
+from aioinformer import Client, Conflict, LeaderElector
 from aioinformer.controller import LeaseLock, LeaseRecord
 from aioinformer.errors import AlreadyExists, Forbidden, OptionsError
 from aioinformer.model.resources import LEASES
@@ -165,6 +168,44 @@ def test_default_identities_have_host_and_differ() -> None:
     assert all(it.startswith(f"{socket.gethostname()}_") for it in identities)
 
 
+async def test_fork_of_a_process_elects_as_another_replica(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as (server, client):
+        elector = LeaderElector(LeaseLock(client, "copier"))
+        parent = elector.identity
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        async with elector.leading():
+            holder = stored(server)["spec"]["holderIdentity"]
+            assert holder == elector.identity == elector.leader
+            assert holder != parent
+
+
+FORKS = """
+import os
+from aioinformer import Client, Shards
+from aioinformer.controller import LeaseLock
+
+client = Client.from_url("http://127.0.0.1:1")
+made = [LeaseLock(client, "copier"), Shards("sites", client)]
+given = LeaseLock(client, "copier", identity="us").identity
+before = {it.identity for it in made}
+if not os.fork():
+    print(len(before | {it.identity for it in made}), given, flush=True)
+    os._exit(0)
+os.wait()
+assert before == {it.identity for it in made}
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_identities_of_fork_differ() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "4 us\n"
+
+
 def test_repr_shows_name_and_identity() -> None:
     lock = LeaseLock(Client.from_url("http://127.0.0.1:1"), "copier", identity="a")
 
@@ -176,3 +217,13 @@ def test_lock_refuses_empty_options(empty: str) -> None:
     given: dict[str, Any] = {"name": "copier", empty: ""}
     with pytest.raises(OptionsError, match=f"the {empty} of a LeaseLock"):
         LeaseLock(Client.from_url("http://127.0.0.1:1"), **given)
+
+
+def test_swapped_arguments_are_refused() -> None:
+    client: Any = Client.from_url("http://127.0.0.1:1")
+    name: Any = "copier"
+    with pytest.raises(OptionsError, match=r"must be a str, not <Client .*call LeaseL"):
+        LeaseLock(name, client)
+
+    with pytest.raises(OptionsError, match=r"needs a lock with an identity.*'copier'"):
+        LeaderElector(name)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import uuid
 from typing import TYPE_CHECKING, Protocol
 
 from aioinformer._tasks import Notifier, Supervisor
@@ -12,6 +10,7 @@ from aioinformer._user_code import text_of
 from aioinformer.client.client import Client
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.event_recorder import EventRecorder
+from aioinformer.controller.lease_lock import ReplicaIdentity
 from aioinformer.controller.metrics import ShardsMetrics
 from aioinformer.controller.shards.member import Member
 from aioinformer.controller.shards.replica import Replica
@@ -122,7 +121,8 @@ class Shards(Lifecycle):
         namespace: Namespace of the Leases. None for that of the client, which in a
             cluster is that of the pod.
         identity: Unique identity of this replica. None for the host name (in a cluster,
-            that of the pod) and a random suffix.
+            that of the pod) and a random suffix, another one in each fork of the
+            process.
         metrics: Sink of `aioinformer_shard_owned_ranges` and other metrics.
 
     Raises:
@@ -157,10 +157,7 @@ class Shards(Lifecycle):
         """Number of ranges."""
         self.shard_by: ShardField = shard_by
         """Field of an object's metadata that is hashed."""
-        self.identity: str = (
-            f"{socket.gethostname()}_{uuid.uuid4()}" if identity is None else identity
-        )
-        """Identity of this replica."""
+        self._identity = ReplicaIdentity(identity)
         self.timing: ShardTiming = ShardTiming(
             lease_duration=seconds_of(lease_duration),
             renew_deadline=seconds_of(renew_deadline),
@@ -189,6 +186,11 @@ class Shards(Lifecycle):
         self._metrics.set_sink(sink)
 
     # ------------------------------------------------------------ views
+
+    @property
+    def identity(self) -> str:
+        """Identity of this replica."""
+        return str(self._identity)
 
     @property
     def running(self) -> bool:
@@ -419,6 +421,7 @@ class Shards(Lifecycle):
             self._recorder,
             self._metrics,
         )
+        self._metrics.identity = self.identity  # of this process, perhaps a fork
         self._started.notify()
         try:
             await self._replica.run(ready)
