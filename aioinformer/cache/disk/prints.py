@@ -19,6 +19,7 @@ import secrets
 import sys
 import types
 from importlib import metadata
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +39,8 @@ _PLAIN: Final = frozenset(
     {bool, int, float, complex, str, bytes, type(None), types.EllipsisType}
 )
 _OWN: Final = "aioinformer"
+# Attributes of the module `os`.
+_ENVIRONMENT: Final = frozenset({"environ", "environb", "getenv", "getenvb"})
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 # What changes the result of code, except for its constants.
 _CODE: Final = (
@@ -93,6 +96,8 @@ class _Printer:
         # Number by the id of each value that was begun. The values stay alive.
         self._numbers: dict[int, int] = {}
         self._values: list[object] = []
+        # Modules of the program by id, with the names in them that were followed.
+        self._followed: set[tuple[int, str]] = set()
 
     def print(self, value: object) -> str:
         """Return the text of a value.
@@ -186,7 +191,12 @@ class _Printer:
     def _function(self, function: types.FunctionType) -> str:
         code, version = function.__code__, self._version(function.__module__)
         text = self._all(
-            (function.__defaults__, function.__kwdefaults__, function.__closure__)
+            (
+                function.__defaults__,
+                function.__kwdefaults__,
+                function.__closure__,
+                function.__dict__,
+            )
         )
         if not version:
             referred = self._referred(code, function.__globals__)
@@ -198,13 +208,20 @@ class _Printer:
         self, code: types.CodeType, namespace: Mapping[str, object]
     ) -> Iterator[object]:
         """Yield the globals that code refers to, also those of its inner functions."""
-        for it in dis.get_instructions(code):
+        instructions = [
+            it for it in dis.get_instructions(code) if it.opname != "EXTENDED_ARG"
+        ]
+        for it, following in zip_longest(instructions, instructions[1:]):
             if it.opname == "IMPORT_NAME":
                 raise _NoPrint(f"it imports {it.argval!r} when it is called")
 
             # Built-in functions are not in the namespace.
             if it.opname in {"LOAD_GLOBAL", "LOAD_NAME"} and it.argval in namespace:
-                yield from self._reached(namespace[it.argval], code.co_names)
+                value = namespace[it.argval]
+                if isinstance(value, types.ModuleType):
+                    self._check_module(value, following)
+
+                yield from self._reached(value, code.co_names)
 
         for const in code.co_consts:
             if isinstance(const, types.CodeType):
@@ -215,15 +232,25 @@ class _Printer:
 
         Which names are those of the module, the code does not tell.
         """
-        begun = id(value) in self._numbers
         yield value
-        if begun or not isinstance(value, types.ModuleType):
+        if not isinstance(value, types.ModuleType):
             return
 
         inside = {} if self._version(value.__name__) else vars(value)
         for name in names:
-            if name in inside:
+            if name in inside and (id(value), name) not in self._followed:
+                self._followed.add((id(value), name))
                 yield from self._reached(inside[name], names)
+
+    def _check_module(
+        self, module: types.ModuleType, following: dis.Instruction | None
+    ) -> None:
+        """Check what code does with a module, by the instruction that follows."""
+        if following is None or following.opname not in {"LOAD_ATTR", "LOAD_METHOD"}:
+            if not self._version(module.__name__):
+                raise _NoPrint(f"it uses the module {module.__name__} as a value")
+        elif module is os and following.argval in _ENVIRONMENT:
+            raise _NoPrint("it reads the environment of the process")
 
 
 def _is_of_module(function: types.BuiltinFunctionType) -> bool:

@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import informer_helpers
 import pytest
 
 from aioinformer import index_by, strip_managed_fields
@@ -163,6 +164,16 @@ def closing_over(value: object) -> Callable[..., object]:
     return lambda _: value
 
 
+def having(**attributes: object) -> Callable[..., object]:
+    """Return a function with attributes."""
+
+    def function(_: object) -> object:
+        return vars(function)
+
+    vars(function).update(attributes)
+    return function
+
+
 def images(body: dict[str, Any]) -> dict[str, Any]:
     return {"images": body}
 
@@ -196,6 +207,7 @@ def nodes(body: dict[str, Any]) -> dict[str, Any]:
             closing_over(frozenset("a")), closing_over(frozenset("b")), id="frozenset"
         ),
         pytest.param(closing_over(os.getpid), closing_over(os.getppid), id="library"),
+        pytest.param(having(field="a"), having(field="b"), id="attribute"),
     ],
 )
 def test_other_arguments_or_state_have_another_print(
@@ -230,6 +242,14 @@ def imports(_: object) -> object:
     return json
 
 
+def passes_module(_: object) -> object:
+    return vars(informer_helpers)
+
+
+def environment(_: object) -> object:
+    return os.environ["TEAM"]
+
+
 @pytest.mark.parametrize(
     ("function", "why"),
     [
@@ -239,6 +259,8 @@ def imports(_: object) -> object:
         pytest.param(closing_over(Lock()), "a _thread.lock", id="lock"),
         pytest.param(closing_over(lru_cache(len)), "functools._lru", id="memoized"),
         pytest.param(imports, "imports 'json'", id="import"),
+        pytest.param(passes_module, "the module informer_helpers as", id="module"),
+        pytest.param(environment, "reads the environment", id="environment"),
     ],
 )
 def test_function_with_other_state_is_not_shared(
@@ -323,6 +345,11 @@ def test_package_of_unknown_version_is_not_shared(packages: Path) -> None:
         "from acme import team_of\ndef f(obj): return team_of(obj)",
         "import acme\ndef f(obj): return acme.team_of(obj)",
         "from acme import team_of as f",
+        (
+            "import acme\n"
+            "def helper(obj): return acme.team_of(obj)\n"
+            "def f(obj): return acme.KEPT, helper(obj)"
+        ),
     ],
 )
 def test_edited_module_of_the_program_changes_the_print(
@@ -333,7 +360,8 @@ def test_edited_module_of_the_program_changes_the_print(
     prints: list[str] = []
     functions: list[Callable[..., object]] = []
     for number in (1, 2):
-        (tmp_path / "acme.py").write_text(f"def team_of(obj): return {number}\n")
+        source_of = f"KEPT = 1\ndef team_of(obj): return {number}\n"
+        (tmp_path / "acme.py").write_text(source_of)
         importlib.invalidate_caches()
         functions += [made(source), made(source)]  # else they may have one id
         prints += map(print_of, functions[-2:])
