@@ -192,7 +192,6 @@ class Manager(Lifecycle, WebLifespan):
         self._supervisor = Supervisor(self._run_supervised, "manager")
         self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
         self._begun = False
-        self._interrupted = False  # True if a signal ended its start
         self._over = asyncio.Event()  # set to end it, and once it has ended
         self._idle = asyncio.Event()  # nothing runs that `_over` would end
         self._idle.set()
@@ -645,10 +644,11 @@ class Manager(Lifecycle, WebLifespan):
         """
         with shutdown_signals(self._signalled) if handle_signals else nullcontext():
             if not self._begun:
+                ended = self._over.is_set()
                 try:
                     await self.start()
                 except AioInformerError:
-                    if not self._interrupted:
+                    if ended or not self._over.is_set():
                         raise
 
             try:
@@ -855,7 +855,6 @@ class Manager(Lifecycle, WebLifespan):
         self._over.set()
         if not self._begun:
             # The start may wait for long, as for a client that cannot be entered.
-            self._interrupted = True
             self._supervisor.cancel()
 
     def _hurry(self) -> None:

@@ -202,6 +202,14 @@ class NeverEntered(Client):
         raise OSError("No space left on device")
 
 
+async def test_shutdown_ends_run_that_is_still_starting() -> None:
+    manager = Manager(Client.from_url("http://127.0.0.1:1"))
+    task = asyncio.create_task(manager.run())
+    await asyncio.sleep(0)
+    await manager.shutdown()
+    await task
+
+
 async def test_signal_ends_manager_that_is_still_starting() -> None:
     manager = Manager(NeverEntered(ClientConfig(server="http://localhost:1")))
     manager.add(forever)

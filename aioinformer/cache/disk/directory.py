@@ -171,13 +171,23 @@ def _check_parents(root: Path) -> None:
     """
     # Those of the path as it is written have the links, and the others their targets.
     for parent in (*root.parents, *Path(os.path.realpath(root)).parents):
-        mode = os.stat(parent).st_mode
+        status = os.stat(parent)
+        mode, owner = status.st_mode, status.st_uid
         shared = mode & stat.S_IWOTH and not mode & stat.S_ISVTX
-        if shared and not os.path.ismount(parent):
+        if os.path.ismount(parent):
+            continue
+
+        if shared:
             raise _unsafe(
                 root,
                 f"everybody may replace it, as everybody may write to {parent} (mode "
                 f"{stat.S_IMODE(mode):o})",
+            )
+
+        if owner not in {0, os.geteuid()}:
+            raise _unsafe(
+                root,
+                f"the user {owner} may replace it, as {parent} belongs to that user",
             )
 
 

@@ -131,6 +131,15 @@ def test_safe_directory_refuses_a_parent_that_everybody_may_write_to(
     assert safe_directory(root, "pods").is_dir()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_safe_directory_refuses_a_parent_of_another_user(tmp_path: Path) -> None:
+    parent = tmp_path / "theirs"
+    parent.mkdir()
+    os.chown(parent, 12345, -1)
+    with pytest.raises(CacheError, match=f"the user 12345 may replace it, as {parent}"):
+        safe_directory(parent / "cache", "pods")
+
+
 def test_safe_directory_follows_links_above_the_root(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
