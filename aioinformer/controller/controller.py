@@ -18,6 +18,7 @@ from weakref import WeakSet
 from aioinformer._tasks import Supervisor, run_concurrently, unwrap_group
 from aioinformer._user_code import guarded_logger
 from aioinformer.controller.context import reconcile_of
+from aioinformer.controller.finalizers import finalizers_of
 from aioinformer.controller.metrics import ControllerMetrics
 from aioinformer.controller.run_parts import PartOptions, RunParts
 from aioinformer.controller.shards.active_ranges import require_whole
@@ -234,7 +235,9 @@ class Controller(Lifecycle):
         self._metrics = ScopedSink(metrics, f"controller {name}")
         self._reconcile_metrics = ControllerMetrics(name, self._metrics, on_error)
         self._reporter = ErrorReporter(f"controller {name}", on_error, self._metrics)
-        self._sources = sources_of(for_, owns, watches, predicates, self._reporter)
+        self._sources = sources_of(
+            for_, owns, watches, predicates, self._reporter, finalizers_of(reconcile)
+        )
         self._part_options = PartOptions.of(every, daemons, sources)
         if shards is not None and elector is not None:
             raise OptionsError("pass shards= or elector=, not both")

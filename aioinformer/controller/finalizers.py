@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
 
-__all__ = ["finalizer"]
+__all__ = ["finalizer", "finalizers_of"]
 
 ATTEMPTS: Final = 5
 """Maximum number of attempts to write finalizers, after conflicts."""
@@ -52,9 +52,10 @@ def finalizer(
     ended, or the request failed, before the finalizer was removed. It is not called if
     another client removes the finalizer, or for objects deleted before they had it.
 
-    The deletion must reach the controller: `predicates=` must let it pass
-    (`generation_changed` does, `labels_changed` alone does not). Objects should always
-    match the informer's selectors, and transforms must keep `metadata.finalizers`.
+    The deletion must reach the controller: the controller calls the decorated reconcile
+    itself, not within another function, or `predicates=` let the deletion pass. Objects
+    should always match the informer's selectors, and transforms must keep
+    `metadata.finalizers`.
 
     Finalizers are written with the version of the object that was read. After a
     `Conflict` the object is read and changed again, up to 5 times. Then the conflict is
@@ -90,6 +91,16 @@ def finalizer(
         return _Finalized(resource, name, clean, reconcile_of(function))
 
     return adapt
+
+
+def finalizers_of(reconcile: object) -> frozenset[str]:
+    """Return the names of the finalizers that a reconcile is decorated with."""
+    found = set()
+    while isinstance(reconcile, _Finalized):
+        found.add(reconcile.name)
+        reconcile = reconcile.function
+
+    return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,8 +192,8 @@ class Result:
 
     Attributes:
         requeue_after: Seconds, or a `timedelta`, after which to reconcile again even if
-            nothing changes. 0 or less reconciles again at once. None waits for a
-            change.
+            nothing changes. 0 or less reconciles again at once, and with backoff if
+            it repeats, as `Requeue` of controller-runtime. None waits for a change.
 
     Raises:
         OptionsError: If the duration is not finite.

@@ -24,7 +24,7 @@ from aioinformer._user_code import user_errors
 from aioinformer.controller.predicates import Predicate
 from aioinformer.controller.reconcile import Cause, ReconcileRequest, cause_of
 from aioinformer.errors import OptionsError
-from aioinformer.informer.notifications import Updated
+from aioinformer.informer.notifications import Deleted, Updated, object_of
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.model.callables import check_plain
 from aioinformer.model.objects import KubeObject
@@ -155,6 +155,8 @@ class Source:
         kind: Kind of the objects, or the informer's name if that is unknown.
         uids: Function from an object to the uids of its requests' objects, if it tells
             them.
+        finalizers: Finalizers whose objects need a reconcile when they are deleted,
+            whatever the predicates say.
     """
 
     informer: SharedInformer
@@ -163,6 +165,7 @@ class Source:
     reporter: ErrorReporter
     kind: str
     uids: Uids | None = None
+    finalizers: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -172,6 +175,7 @@ class Source:
         predicates: Iterable[Predicate],
         reporter: ErrorReporter,
         uids: Uids | None = None,
+        finalizers: frozenset[str] = frozenset(),
     ) -> Source:
         """Check the arguments and return a source.
 
@@ -188,15 +192,17 @@ class Source:
 
         resource = informer.resource
         kind = resource.kind if resource is not None else ""
-        return cls(informer, mapping, filters, reporter, kind or informer.name, uids)
+        kind = kind or informer.name
+        return cls(informer, mapping, filters, reporter, kind, uids, finalizers)
 
     def requests(
         self, event: Notification
     ) -> tuple[Iterable[ReconcileRequest], Cause, int] | None:
         """Return the distinct requests of a change, their cause and priority, or None."""
-        for predicate in self.predicates:
-            if not self._passes(predicate, event):
-                return None
+        if not self._begins_cleanup(event):
+            for predicate in self.predicates:
+                if not self._passes(predicate, event):
+                    return None
 
         if not isinstance(event, Updated):
             objects = [event.obj]
@@ -231,6 +237,24 @@ class Source:
         low = cause.change in _LOW_PRIORITY_CHANGES
         return found, cause, LOW_PRIORITY if low else 0
 
+    def _begins_cleanup(self, event: Notification) -> bool:
+        """Return True if a change begins the deletion of an object with a finalizer.
+
+        Or the deletion goes on, as another finalizer was removed.
+        """
+        if not self.finalizers or isinstance(event, Deleted):
+            return False
+
+        obj = object_of(event)
+        if obj.deletion_timestamp is None or self.finalizers.isdisjoint(obj.finalizers):
+            return False
+
+        if not isinstance(event, Updated):
+            return True
+
+        before = event.old
+        return before.deletion_timestamp is None or before.finalizers != obj.finalizers
+
     def _passes(self, predicate: Predicate, event: Notification) -> bool:
         try:
             return predicate(event)
@@ -248,16 +272,17 @@ def sources_of(
     watches: Iterable[Watched],
     predicates: Iterable[Predicate],
     reporter: ErrorReporter,
+    finalizers: frozenset[str],
 ) -> list[Source]:
     """Return the sources of a controller, the one of `for_` first.
 
-    The arguments are the options of `Controller`.
+    The arguments are the options of `Controller`, and the finalizers of its reconcile.
 
     Raises:
         OptionsError: If an option is invalid.
     """
     filters = _listed("predicates", predicates)
-    sources = [Source.of(for_, enqueue_self, filters, reporter, _own_uid)]
+    sources = [Source.of(for_, enqueue_self, filters, reporter, _own_uid, finalizers)]
     for owned in _listed("owns", owns):
         informer, *optional = _owned(owned)
         if for_.resource is None:

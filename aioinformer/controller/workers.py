@@ -587,6 +587,10 @@ class Workers:
         if outcome.retry:
             self._causes.add(request, Cause("retry", "", request.key))
             self._retry(request, run.priority)
+        elif outcome.after is not None and outcome.after <= 0:
+            # With the backoff of a failure, as it may be a loop.
+            self._causes.add_requeue(request, now)
+            self._retry(request, run.priority)
         else:
             self._forget(request)
             if outcome.after is not None:

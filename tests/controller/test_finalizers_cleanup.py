@@ -32,6 +32,21 @@ async def test_cleanup_runs_once_and_object_is_deleted() -> None:
         assert it.reconcile.finalizers[reconciled:] == [None]
 
 
+async def test_predicates_do_not_hide_a_deletion_from_cleanup() -> None:
+    cleanup = Cleanup()
+    hides = {"predicates": [lambda _: False]}
+    async with (
+        site(finalizers=[THEIRS, OURS]) as it,
+        it.controlled(cleanup, THEIRS, **hides),
+    ):
+        await asyncio.sleep(5)
+        it.server.delete(PODS, "web", namespace="default")
+        await asyncio.sleep(20)
+        assert it.names() == []
+        assert cleanup.names == ["web", "web"]
+        assert it.reconcile.names == []
+
+
 async def test_failed_cleanup_is_retried_and_object_stays() -> None:
     cleanup = Cleanup(ValueError("boom"), ValueError("boom"))
     async with site(finalizers=[OURS]) as it, it.controlled(cleanup):

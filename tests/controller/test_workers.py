@@ -90,6 +90,16 @@ async def test_requeue_after_reconciles_again_later() -> None:
     ]
 
 
+@pytest.mark.parametrize("seconds", [0, -5])
+async def test_immediate_requeues_back_off_while_they_repeat(seconds: int) -> None:
+    notes = Clocked(*[Result(requeue_after=seconds)] * 4)
+    async with controlled(notes, one(), queue=doubling()):
+        await asyncio.sleep(100)
+
+    assert notes.gaps == [1, 2, 4, 8]
+    assert [ctx.causes[0].change for ctx in notes.contexts[1:]] == ["requeue"] * 4
+
+
 async def test_requeue_after_forgets_failures() -> None:
     notes = Clocked(ValueError(), Result(requeue_after=5), ValueError())
     async with controlled(notes, one(), queue=doubling()):

@@ -67,9 +67,17 @@ class Site:
         self.reconcile = Recorded()
 
     @asynccontextmanager
-    async def controlled(self, cleanup: Notes) -> AsyncIterator[None]:
+    async def controlled(
+        self, cleanup: Notes, *more: str, **options: Any
+    ) -> AsyncIterator[None]:
+        """Run a controller with a cleanup for our finalizer, and for more of them."""
         reconcile = finalizer(PODS, OURS, cleanup=cleanup)(self.reconcile)
-        controller = Controller("pods", reconcile, for_=self.pods, client=self.client)
+        for name in more:
+            reconcile = finalizer(PODS, name, cleanup=cleanup)(reconcile)
+
+        controller = Controller(
+            "pods", reconcile, for_=self.pods, client=self.client, **options
+        )
         async with running(controller.run()):
             yield
 
