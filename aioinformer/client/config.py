@@ -22,6 +22,7 @@ __all__ = [
     "ClientConfig",
     "ConfigSource",
     "impersonation_headers",
+    "is_loopback",
     "proxy_of_environment",
 ]
 
@@ -218,13 +219,14 @@ def proxy_of_environment(
     except ValueError:
         return ""  # the user of the URL reports that
 
-    if not proxy or _is_loopback(host) or _is_listed(value("NO_PROXY"), host, port):
+    if not proxy or is_loopback(host) or _is_listed(value("NO_PROXY"), host, port):
         return ""
 
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return True for `localhost` and a loopback address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -6,17 +6,21 @@ import base64
 import binascii
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from aioinformer._tasks import in_thread
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.auth.credentials import AuthInfo, Credentials, bearer
 from aioinformer.client.auth.exec_plugin import API_VERSIONS, ExecPlugin
 from aioinformer.client.auth.tls import TLSOptions
 from aioinformer.client.config import (
     ClientConfig,
     impersonation_headers,
+    is_loopback,
     proxy_of_environment,
 )
 from aioinformer.errors import OptionsError
@@ -35,6 +39,8 @@ __all__ = [
     "user_credentials",
     "user_headers",
 ]
+
+logger: Final = guarded_logger(__name__)
 
 
 def default_paths() -> tuple[list[Path], str]:
@@ -151,8 +157,8 @@ class Kubeconfig:
         if cluster is None:
             raise OptionsError(f"{chosen.where} has no cluster: add one to it")
 
-        user = self._linked(chosen, "user", "users")
         server = _server(cluster)
+        user = _safe(self._linked(chosen, "user", "users"), server)
         try:
             return ClientConfig(
                 server=server,
@@ -287,6 +293,28 @@ def _server(cluster: KubeconfigEntry) -> str:
         raise OptionsError(f"{cluster.where} has no server: add its URL")
 
     return server if "://" in server else f"https://{server}"
+
+
+def _safe(user: KubeconfigEntry | None, server: str) -> KubeconfigEntry | None:
+    """Return the user, or None if its credentials would leave the machine unencrypted.
+
+    Source: client-go's clientcmd reads the user for HTTPS only. Here, a server on this
+    machine gets them, too: a test server has users without a certificate.
+    """
+    if user is None or not server.lower().startswith("http:"):
+        return user
+
+    with suppress(ValueError):  # the configuration reports it
+        if is_loopback(urlsplit(server).hostname or ""):
+            return user
+
+    logger.warning(
+        "%s is ignored: %s is no https:// URL, so everybody on the way could read its "
+        "credentials",
+        user.where,
+        server,
+    )
+    return None
 
 
 def _tls(cluster: KubeconfigEntry, user: KubeconfigEntry | None) -> TLSOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -282,9 +283,10 @@ class KubeObject(
             return cast("T", decode(self.raw))
         except (ValueError, RecursionError) as exc:
             name = getattr(kind, "__name__", kind)
-            message = f"object {self.key!r} does not fit {name}: {_reason(exc)}"
-            # Pydantic's own text quotes the values, which may be secrets.
-            raise DecodeError(message) from (None if hasattr(exc, "errors") else exc)
+            reason = _reason(exc)
+            raise DecodeError(
+                f"object {self.key!r} does not fit {name}: {reason}"
+            ) from (exc if reason == str(exc) else None)
 
     def _check_kind(self, model: type[Any]) -> None:
         """Refuse the model of another kind: its fields would all be None."""
@@ -386,6 +388,11 @@ class KubeObject(
 _LABELS = LabelTable()
 _NOTHING = ReadOnlyDict({})
 
+# As msgspec reports a value that an enum, a Literal or a union of types does not have.
+_QUOTED_VALUE = re.compile(
+    r"^(Invalid (?:enum )?value) .*?( - at `[^`]*`)?$", re.DOTALL
+)
+
 
 def _reader(kind: Any) -> Callable[[bytes], Any]:
     """Return the decoder from JSON to `kind`."""
@@ -412,10 +419,10 @@ _cached_reader = lru_cache(maxsize=64)(_new_reader)
 
 
 def _reason(error: Exception) -> str:
-    """Describe a decoding error, without the values that Pydantic would quote."""
+    """Describe a decoding error, without the values that it quotes: maybe secrets."""
     list_errors = getattr(error, "errors", None)
     if list_errors is None:
-        return str(error)
+        return _QUOTED_VALUE.sub(r"\1\2", str(error))
 
     found = list_errors(include_input=False, include_context=False, include_url=False)
     return "; ".join(f"{'.'.join(map(str, it['loc']))}: {it['msg']}" for it in found)

@@ -304,7 +304,9 @@ async def test_doctor_connects_through_proxy(
 ) -> None:
     async with Front(server.url) as front:
         proxy = front.url.replace("//", "//me:s3cr3t-pw@")
-        target = target_of(tmp_path, "http://api.example", **{"proxy-url": proxy})
+        file = target_of(tmp_path, "http://api.example", **{"proxy-url": proxy})
+        # That of the file is not sent over plain HTTP.
+        target = ConnectionOptions(kubeconfig=file.kubeconfig, token=TOKEN)
         found = await examined(target, capfd=capfd)
 
     assert found.status == 0

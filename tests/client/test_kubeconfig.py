@@ -186,3 +186,26 @@ def test_insecure_skip_tls_verify_disables_verification(tmp_path: Path) -> None:
 
     kubeconfig(file, None, {"insecure-skip-tls-verify": None})
     assert load_kubeconfig(file).tls.verify
+
+
+@pytest.mark.parametrize(
+    ("server", "sent"),
+    [
+        ("https://main.example", True),
+        ("http://127.0.0.1:8001", True),
+        ("http://localhost", True),
+        ("http://[::1]:8001", True),
+        ("http://main.example", False),
+        ("HTTP://10.0.0.1:8080", False),
+    ],
+)
+def test_user_is_ignored_if_its_credentials_would_be_readable(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, server: str, sent: bool
+) -> None:
+    file = kubeconfig(tmp_path / "config", {"token": TOKEN}, {"server": server})
+
+    proof = asyncio.run(load_kubeconfig(file).credentials.auth_info())
+
+    assert bool(proof.authorization) is sent
+    assert bool(caplog.messages) is not sent
+    assert all("is ignored: " in it and TOKEN not in it for it in caplog.messages)

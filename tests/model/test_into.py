@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pytest
@@ -67,6 +67,10 @@ class SpecModel(BaseModel):
 
 class PodModel(BaseModel):
     spec: SpecModel
+
+
+class LiteralStruct(msgspec.Struct):
+    data: dict[str, Literal["x"]]
 
 
 class NumberModel(BaseModel):
@@ -197,6 +201,9 @@ def test_into_rejects_value_that_is_no_type() -> None:
         pytest.param(NumberStruct, r"\$\.data\[\.\.\.\]", id="struct"),
         pytest.param(NumberModel, r"data\.password: ", id="pydantic"),
         pytest.param(dict[str, str], r"Expected `str`", id="generic"),
+        pytest.param(
+            LiteralStruct, r"enum value - at `\$\.data\[\.\.\.\]`", id="literal"
+        ),
         pytest.param(int | str, r"Expected `int \| str`", id="union"),
     ],
 )
