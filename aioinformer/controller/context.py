@@ -108,6 +108,17 @@ class Context:
         """
         return required_client(self._client)
 
+    @property
+    def object(self) -> KubeObject:
+        """Object with which the reconcile began: of `with_object`, the one it passed.
+
+        A reconcile of typed objects passes it to `event()`.
+
+        Raises:
+            NotFound: If it did not exist.
+        """
+        return self._writer.owner
+
     # ------------------------------------------------------------ writing
 
     async def apply(

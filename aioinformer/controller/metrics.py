@@ -12,7 +12,7 @@ from aioinformer._user_code import (
     text_of,
     user_errors,
 )
-from aioinformer.errors import HandlerError, OptionsError, TransportError
+from aioinformer.errors import ApiError, HandlerError, OptionsError, TransportError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter, LogLimit
 from aioinformer.metrics import GuardedSink, ScopedSink
 
@@ -255,13 +255,13 @@ def _needs_traceback(outcome: Outcome, attempt: int) -> bool:
     """Return True for failures whose place in the code matters.
 
     A `TerminalError` is a message of the reconciler, and a `TransportError` says that
-    the server cannot be reached. An `OptionsError` is retried, because credentials may
-    be repaired, but its traceback stays the same.
+    the server cannot be reached. Retries of an `ApiError` or an `OptionsError` fail at
+    the same place as a rule.
     """
     match outcome.failure:
         case TransportError():
             return False
-        case OptionsError():
+        case ApiError() | OptionsError():
             return attempt == 1
         case _:
             return outcome.retry

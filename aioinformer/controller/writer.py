@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from aioinformer._user_code import user_errors
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.client import verbs
 from aioinformer.controller.children import MAX_CHILDREN, AppliedChildren, Child
 from aioinformer.controller.client import required_client
@@ -19,6 +19,7 @@ from aioinformer.controller.owner_references import (
 )
 from aioinformer.errors import LeadershipLost, NotFound, OptionsError
 from aioinformer.model.resources import check_resource
+from aioinformer.model.selectors import LabelSelector
 from aioinformer.model.validation import qualified_name_problem
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
 
 __all__ = ["ControllerEvents", "Writer", "Writers"]
+
+logger: Final = guarded_logger(__name__)
 
 STATUS_SECONDS: Final = 30.0
 """Maximum time to write the status after a reconcile."""
@@ -118,6 +121,41 @@ class Writers:
         self.uncertain: set[ReconcileRequest] = set()
         """Requests whose status may have been written without a response. The cache
         may show the status from before."""
+        # Resources whose objects no informer shows, and that were reported.
+        self._unseen: set[tuple[str, str]] = set()
+
+    def report_unseen(self, resource: Resource, child: KubeObject) -> None:
+        """Log, once for each resource, that nothing is reconciled if a child changes."""
+        kind = resource.group, resource.plural
+        if kind in self._unseen:
+            return
+
+        informers = [
+            it
+            for it in self.informers
+            if it.resource is None or (it.resource.group, it.resource.plural) == kind
+        ]
+        selectors = [it.selection.label_selector for it in informers]
+        if not informers:
+            logger.info(
+                "controller %s: applies %s, but owns= has no informer of them: it does not "
+                "notice when others change or delete them",
+                self.name,
+                resource,
+            )
+        elif not any(LabelSelector.parse(it).matches(child) for it in selectors):
+            logger.warning(
+                "controller %s: applies %s %s, but the informer in owns= selects %r: it does "
+                "not notice when others change or delete the object",
+                self.name,
+                resource,
+                child.key,
+                selectors[0],
+            )
+        else:
+            return
+
+        self._unseen.add(kind)
 
 
 class Writer:
@@ -166,6 +204,16 @@ class Writer:
         self.status.begin(self._owner)
         return self._owner
 
+    @property
+    def owner(self) -> KubeObject:
+        """Object of the reconcile: see `Context.object`."""
+        if self._owner is None:
+            raise NotFound(
+                f"no object {self._request.key} was in the cache when the reconcile began"
+            )
+
+        return self._owner
+
     def recorder(self) -> EventRecorder:
         """Return the recorder of the controller.
 
@@ -178,12 +226,7 @@ class Writer:
         self, client: ReconcileClient, child: Body, resource: Resource | None
     ) -> KubeObject:
         """Apply a child of the object: see `Context.apply`."""
-        owner, cached = self._owner, self._cached()
-        if owner is None:
-            raise NotFound(
-                f"no object {self._request.key} in the cache: ctx.apply() needs the owner"
-            )
-
+        owner, cached = self.owner, self._cached()
         if cached is not None and cached.uid != owner.uid:
             raise NotFound(
                 f"object {self._request.key} was deleted and created again since the "
@@ -226,6 +269,7 @@ class Writer:
         )
         self._use(target)
         children.remember(self._request, target, body, answer)
+        self._shared.report_unseen(resource, answer)
         return answer
 
     def _cached(self) -> KubeObject | None:

@@ -13,7 +13,7 @@ from metrics_helpers import PlainSink
 
 from aioinformer import Result, TerminalError
 from aioinformer.controller.metrics import LeaderMetrics
-from aioinformer.errors import OptionsError, TransportError
+from aioinformer.errors import Forbidden, OptionsError, TransportError
 from aioinformer.testing import FakeListerWatcher
 
 if TYPE_CHECKING:
@@ -122,11 +122,14 @@ async def test_failure_is_logged_with_key_and_cause(
     assert [bool(it.exc_info) for it in caplog.records] == [False, True, True]
 
 
-async def test_error_of_a_caller_is_logged_with_one_traceback(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    "error", [OptionsError("no such option"), Forbidden("no", status=403)]
+)
+async def test_repeated_error_of_a_request_is_logged_with_one_traceback(
+    caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     async def misuses(*_: object) -> None:
-        raise OptionsError("no such option")
+        raise error
 
     async with controlled(Acts(misuses), cluster("web")):
         await asyncio.sleep(1)

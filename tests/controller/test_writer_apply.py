@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -226,11 +227,35 @@ async def test_apply_ignores_changes_of_status_only() -> None:
         assert it.writes("deployments") == ["patch"]
 
 
-async def test_apply_without_informer_of_the_child_is_always_sent() -> None:
+async def test_apply_without_informer_of_the_child_is_always_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "aioinformer.controller.writer")
     async with bench(apply_settings, owned=DEPLOYMENTS) as it:
         await it.again()
         assert it.writes("configmaps") == ["patch", "patch"]
         assert len(it.controller._workers._writers.children) == 0
+
+    (line,) = [it for it in caplog.messages if "applies" in it]
+    assert "applies configmaps, but owns= has no informer of them" in line
+
+
+async def test_child_that_the_informer_does_not_select_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        await ctx.apply(settings(labels={"app": "web"}))
+        await ctx.apply(settings(labels={"app": "db"}, name="other"))
+        await ctx.apply(settings(labels={"app": "db"}, name="third"))
+
+    async with bench(act, label_selector="app=web"):
+        pass
+
+    (line,) = caplog.messages
+    assert line == (
+        "controller gadgets: applies configmaps default/other, but the informer in owns= "
+        "selects 'app=web': it does not notice when others change or delete the object"
+    )
 
 
 async def test_apply_mends_fields_that_a_transform_hides() -> None:
@@ -257,7 +282,7 @@ async def test_apply_without_object_of_the_reconcile_is_refused() -> None:
             controller.queue.add(ReconcileRequest("default", "x"))
             await asyncio.sleep(1)
 
-    assert refused == ["no object default/x in the cache: ctx.apply() needs the owner"]
+    assert refused == ["no object default/x was in the cache when the reconcile began"]
 
 
 async def test_child_of_object_deleted_meanwhile_is_applied() -> None:

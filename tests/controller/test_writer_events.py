@@ -10,16 +10,15 @@ from controller_helpers import controlled, informed, informer_of, named
 from informer_helpers import running
 from widget_helpers import Bench, bench
 
-from aioinformer import Controller
+from aioinformer import Controller, ReconcileRequest
 from aioinformer.controller import with_object
 from aioinformer.controller.event_recorder import EVENTS
-from aioinformer.errors import OptionsError
+from aioinformer.errors import NotFound, OptionsError
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer, FakeListerWatcher
 
 if TYPE_CHECKING:
-    from aioinformer import ReconcileRequest
     from aioinformer.controller import Context
 
 
@@ -39,6 +38,37 @@ async def test_event_is_written_with_name_of_controller() -> None:
     assert (event["type"], event["reason"]) == ("Normal", "Deployed")
     assert event["note"] == "created web"
     assert event["regarding"]["uid"] == uid
+
+
+async def test_reconcile_of_typed_objects_writes_events_of_its_object() -> None:
+    @with_object(dict)
+    async def reconcile(body: dict[str, Any], ctx: Context) -> None:
+        assert body["metadata"]["uid"] == ctx.object.uid
+        ctx.event(ctx.object, "Normal", "Deployed", "created web")
+
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        await reconcile(ctx.request, ctx)
+
+    async with bench(act) as it:
+        (event,) = events(it.server)
+        assert event["regarding"]["uid"] == it.widget()["metadata"]["uid"]
+
+
+async def test_object_that_did_not_exist_when_the_reconcile_began_is_not_found() -> (
+    None
+):
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        with pytest.raises(NotFound, match="no object default/x was in the cache"):
+            _ = ctx.object
+
+        asked.append(request.name)
+
+    asked: list[str] = []
+    async with controlled(reconcile, FakeListerWatcher()) as (_, controller):
+        controller.queue.add(ReconcileRequest("default", "x"))
+        await asyncio.sleep(1)
+
+    assert asked == ["x"]
 
 
 async def test_event_of_last_reconcile_is_written_at_the_end() -> None:

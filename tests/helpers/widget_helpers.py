@@ -33,6 +33,7 @@ class Bench:
         informer: Options of the informer of widgets.
         owned: Resource of the objects that widgets own.
         hidden: Path that the informer of these objects drops.
+        label_selector: Selector of these objects.
         options: Options of the controller.
     """
 
@@ -44,6 +45,7 @@ class Bench:
         informer: dict[str, Any] | None = None,
         owned: Resource = CONFIG_MAPS,
         hidden: str = "",
+        label_selector: str = "",
         **options: Any,
     ) -> None:
         self.server = server
@@ -53,7 +55,9 @@ class Bench:
         self.manager = Manager(server.client())
         self.widgets = self.manager.informer(WIDGETS, **(informer or {}))
         transform = drop(hidden) if hidden else None
-        self.maps = self.manager.informer(owned, transform=transform)
+        self.maps = self.manager.informer(
+            owned, transform=transform, label_selector=label_selector
+        )
 
         @with_object(KubeObject)
         async def reconcile(widget: KubeObject, ctx: Context) -> None:
