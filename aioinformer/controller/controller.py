@@ -624,10 +624,16 @@ class Controller(Lifecycle):
         try:
             await wait_with_warnings(registration.wait_synced, deadline, warn)
         except NotSynced as exc:
+            advice = "Increase cache_sync_timeout= to wait longer."
+            if informer.status.phase == "idle":
+                advice = (
+                    "Nobody runs it: take informers of a manager from manager.informer(), "
+                    "or start their factory."
+                )
+
             raise NotSynced(
                 f"controller {self.name}: informer {informer.name} is not synced after "
-                f"{self.cache_sync_timeout:g} s: {why(exc)}. Increase cache_sync_timeout= "
-                "to wait longer.",
+                f"{self.cache_sync_timeout:g} s: {why(exc)}. {advice}",
                 results={informer.name: why(exc)},
             ) from None
 

@@ -204,6 +204,13 @@ async def test_controller_fails_after_cache_sync_timeout() -> None:
         assert list(caught.value.results) == ["pods"]
 
 
+async def test_controller_whose_informer_nobody_runs_says_so() -> None:
+    pods = informer_of(FakeListerWatcher())
+    controller = Controller("pods", Notes(), for_=pods)
+    with pytest.raises(NotSynced, match=r"idle, not started yet\. Nobody runs it: take"):
+        await controller.run()
+
+
 async def test_controller_without_cache_sync_timeout_waits_for_its_informers() -> None:
     source = FakeListerWatcher(named("a"))
     source.refuse(Forbidden("no", status=403), times=20)
