@@ -404,13 +404,22 @@ def with_object(
             fit is a `TerminalError`, as only a change of the object helps.
 
     Raises:
-        OptionsError: If the decorated function is a generator.
+        OptionsError: If it is called without a type, or the decorated function is a
+            generator or does not take two arguments.
     """
+    given: object = kind
+    if isinstance(given, str) or inspect.isroutine(given):
+        raise OptionsError(
+            "with_object takes the type of the objects, as in @with_object(KubeObject), "
+            f"not {given!r}"
+        )
 
     def adapt(
         function: Callable[[T, Context], Awaitable[Result | None] | Result | None],
     ) -> Reconcile:
         check_runs(function, "a reconcile")
+        what = "a reconcile with_object (if it is a method, the bound one)"
+        check_takes(function, what, "reconcile(obj, ctx)")
         called = _called(function)
 
         @functools.wraps(function)

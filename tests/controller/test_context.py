@@ -475,15 +475,25 @@ def test_coroutine_functions_are_reconciles(function: object) -> None:
     [
         pytest.param(None, "async def", id="nothing"),
         pytest.param(Callee, "async def", id="class"),
-        pytest.param(with_object(reconcile), "too many positional", id="no-kind"),  # type: ignore[arg-type]
         pytest.param(with_more, r"reconcile\(request, ctx\)", id="three"),
-        pytest.param(
-            with_object(dict)(with_more),  # type: ignore[arg-type]
-            "missing a required argument: 'ctx'",
-            id="three-with-object",
-        ),
     ],
 )
 def test_invalid_reconcile_is_refused(function: object, text: str) -> None:
     with pytest.raises(OptionsError, match=text):
         reconcile_of(function)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["Website", reconcile])
+def test_with_object_without_a_type_is_refused(kind: Any) -> None:
+    with pytest.raises(OptionsError, match=r"as in @with_object\(KubeObject\), not "):
+        with_object(kind)
+
+
+def test_with_object_above_a_method_is_refused() -> None:
+    async def method(self: object, obj: KubeObject, ctx: Context) -> None: ...
+
+    unbound: Any = method
+    with pytest.raises(
+        OptionsError, match=r"the bound one\) must be callable as recon"
+    ):
+        with_object(KubeObject)(unbound)

@@ -207,7 +207,9 @@ async def test_controller_fails_after_cache_sync_timeout() -> None:
 async def test_controller_whose_informer_nobody_runs_says_so() -> None:
     pods = informer_of(FakeListerWatcher())
     controller = Controller("pods", Notes(), for_=pods)
-    with pytest.raises(NotSynced, match=r"idle, not started yet\. Nobody runs it: take"):
+    with pytest.raises(
+        NotSynced, match=r"idle, not started yet\. Nobody runs it: take"
+    ):
         await controller.run()
 
 
