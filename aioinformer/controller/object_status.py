@@ -222,11 +222,7 @@ class StatusWriter:
             if is_absent(exc, name):
                 return None
 
-            text = (
-                f"cannot write the status of {resource} {self._key}: {exc}. Does its "
-                "CustomResourceDefinition have `subresources: {status: {}}`?"
-            )
-            raise NotFound(text, status=404, reason="NotFound") from exc
+            raise
 
     def _target(self) -> tuple[ReconcileClient, Resource]:
         resource = self._informer.resource

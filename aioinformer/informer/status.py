@@ -266,7 +266,7 @@ def _hint_for(error: Exception) -> str:
             return " (the server does not accept the credentials)"
         case Forbidden():
             return " (both list and watch must be allowed)"
-        case NotFound():
+        case NotFound() if error.reason:  # else the client has explained it
             return " (the server does not serve the resource)"
         case _:
             return ""

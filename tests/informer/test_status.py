@@ -364,8 +364,9 @@ async def test_invalid_max_staleness_is_refused(most: float | timedelta) -> None
             1,
             "1 attempt failed: 404 NotFound: where (the server does not serve the resource)",
         ),
+        (NotFound("no API", status=404), 1, "1 attempt failed: 404: no API"),
     ],
-    ids=["none", "500", "network", "unreadable", "401", "403", "404"],
+    ids=["none", "500", "network", "unreadable", "401", "403", "404", "explained"],
 )
 def test_state_includes_the_last_error(
     error: Exception | None, failures: int, text: str
