@@ -260,6 +260,10 @@ def _read_file(path: Path) -> Mapping[str, Any] | None:
             f"{path} is not a kubeconfig: its top level must be a mapping"
         )
 
+    kind = content.get("kind")
+    if isinstance(kind, str) and kind not in {"", "Config"}:
+        raise OptionsError(f"{path} is not a kubeconfig: it has kind {kind!r}")
+
     return content
 
 

@@ -293,6 +293,9 @@ def test_context_without_user_is_anonymous(tmp_path: Path) -> None:
         pytest.param("", ["config is empty"], id="empty"),
         pytest.param("- a\n- b\n", ["top level"], id="a-list"),
         pytest.param(
+            "kind: Website\n", ["not a kubeconfig: it has kind 'Website'"], id="kind"
+        ),
+        pytest.param(
             f"users: [\ntoken: '{TOKEN}\n",
             ["is not YAML: found unexpected end of stream (line ", "Fix it"],
             id="no-yaml",
