@@ -333,8 +333,8 @@ class Kind:
 @cache
 def built_in_kinds() -> tuple[Kind, ...]:
     """Return all built-in kinds, the same objects each time."""
-    names = [name for name in resources.__all__ if name.isupper()]
-    found = [_built_in(getattr(resources, name)) for name in names]
+    named = [getattr(resources, name) for name in resources.__all__ if name.isupper()]
+    found = [_built_in(it) for it in named if it not in _OTHER_VERSIONS]
     return *found, *(_other_version(found, it) for it in _OTHER_VERSIONS)
 
 

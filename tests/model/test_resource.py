@@ -218,12 +218,14 @@ def test_built_in_resources_are_public_and_found_by_lookup() -> None:
     constants = {
         name: value
         for name, value in vars(resources).items()
-        if isinstance(value, Resource) and not name.endswith("_V1")
+        if isinstance(value, Resource)
     }
 
     assert set(constants) == {it for it in resources.__all__ if it.isupper()}
-    for value in constants.values():
-        assert resources.lookup(value.api_version, value.plural) is value
+    assert set(constants.values()) == set(resources.built_in_resources())
+    for name, value in constants.items():
+        known = None if name.endswith("_V1") else value
+        assert resources.lookup(value.api_version, value.plural) is known
 
 
 def test_built_in_plurals_fit_kinds() -> None:
@@ -232,7 +234,7 @@ def test_built_in_plurals_fit_kinds() -> None:
             continue
 
         resource: Resource = getattr(resources, name)
-        assert resource.plural == name.replace("_", "").lower()
+        assert resource.plural == name.removesuffix("_V1").replace("_", "").lower()
         singular = resource.kind.lower()
         assert resource.plural in {
             singular,
