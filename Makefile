@@ -21,7 +21,7 @@ FOR ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check e2e bench dist docs clean
+.PHONY: help setup run test check e2e bench dist docs clean same-python
 # Two installations must not change .venv at the same time.
 .NOTPARALLEL:
 
@@ -59,7 +59,7 @@ clean: ## Remove .venv and the files of all tools
 
 # The stamp is written last, so an interrupted set-up starts over: a half-installed .venv
 # never counts as ready.
-$(RUN): pyproject.toml constraints.txt
+$(RUN): pyproject.toml constraints.txt | same-python
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "$(PYTHON) not found. aioinformer needs Python 3.11 or newer."; \
 	  echo "Choose one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2
@@ -73,6 +73,15 @@ $(RUN): pyproject.toml constraints.txt
 	  rm -rf $(VENV); exit 1; } >&2
 	@$(INSTALL) --editable '.[cli]'
 	@touch $@
+
+# An existing .venv keeps its Python, so another one that the caller names would be ignored.
+same-python:
+ifneq ($(origin PYTHON),file)
+	@[ ! -x $(BIN)/python ] || \
+	  [ "$$($(PYTHON) -VV 2>&1)" = "$$($(BIN)/python -VV 2>&1)" ] || { \
+	  echo "$(VENV) has $$($(BIN)/python --version 2>&1), which is not that of $(PYTHON)."; \
+	  echo "Remove it first: make clean"; exit 1; } >&2
+endif
 
 # Older versions of pip, which Python ships, do not know dependency groups.
 $(VENV)/.ready-%: $(RUN)

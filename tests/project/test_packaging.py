@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 import tomllib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -150,3 +153,42 @@ def test_workflow_calls_existing_targets_and_pinned_actions(path: Path) -> None:
     assert set(re.findall(r"\bmake ([a-z0-9]+)", text)) - set(targets) == set()
     assert len(actions) > 5
     assert [it for it in actions if not PINNED.fullmatch(it)] == []
+
+
+def test_make_refuses_another_python_than_that_of_the_environment(
+    tmp_path: Path,
+) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+
+    binaries = tmp_path / ".venv/bin"
+    binaries.mkdir(parents=True)
+    for path in (binaries / "python", tmp_path / "other"):
+        path.write_text(f"#!/bin/sh\necho {path.name}\n")
+        path.chmod(0o755)
+
+    for stamp in (".ready-run", ".ready-dev"):
+        (tmp_path / ".venv" / stamp).touch()
+
+    def setup(*options: str) -> subprocess.CompletedProcess[str]:
+        clean = {
+            name: it
+            for name, it in os.environ.items()
+            if name[:4] not in {"MAKE", "PYTH"}
+        }
+        return subprocess.run(
+            ["make", "setup", *options],
+            cwd=tmp_path,
+            env=clean,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+    refused = setup("PYTHON=./other")
+
+    assert refused.returncode != 0
+    assert "make clean" in refused.stderr
+    assert setup("PYTHON=.venv/bin/python").returncode == 0
+    assert setup().returncode == 0
