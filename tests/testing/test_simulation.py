@@ -25,6 +25,7 @@ from aioinformer import Controller, Manager
 from aioinformer.errors import (
     ApiError,
     LeadershipLost,
+    NotFound,
     OptionsError,
     TransportError,
 )
@@ -176,6 +177,33 @@ def test_requests_that_are_refused_count_as_sent() -> None:
             invariants=[at_most_two_a_second],
             strategies=["errors"],
         )
+
+
+def test_program_gets_the_status_of_the_reported_refusal() -> None:
+    statuses: list[int] = []
+
+    async def main(client: Client) -> None:
+        async with client:
+            while True:
+                try:
+                    await client.get(CONFIG_MAPS, "missing", namespace="default")
+                except NotFound:
+                    pass
+                except ApiError as exc:
+                    statuses.append(exc.status)
+                except TransportError:
+                    pass
+
+                await asyncio.sleep(1)
+
+    (errors,) = [it for it in STRATEGIES if it.name == "errors"]
+    scenario = Scenario(program=main, workload=lambda it: it.sleep(600))
+    outcome = simulate(scenario, 1, strategy=errors)
+
+    refusals = [it.status for it in outcome.faults if it.kind == "refuse"]
+    assert len(refusals) > 20
+    assert statuses == refusals
+    assert 409 not in refusals, "a read does not conflict"
 
 
 def test_fewest_faults_fail_in_the_same_way() -> None:

@@ -153,9 +153,8 @@ class _Endpoint:
                 raise TransportError(f"{_SERVER} closed the connection: {what}")
 
         if kind == "refuse" and fault is not None:
-            refusable = request.method in {"PUT", "PATCH"} or fault.status != 409
-            status = fault.status if refusable else 503
-            raise ApiError.from_status({"message": "simulated fault"}, code=status)
+            message = {"message": "simulated fault"}
+            raise ApiError.from_status(message, code=fault.status)
 
         if request.fence is not None:
             request.fence()

@@ -209,11 +209,17 @@ class Schedule:
                     kind,
                     place,
                     seconds=_seconds(kind, rng),
-                    status=rng.choice(_REFUSALS) if kind == "refuse" else 0,
+                    status=_status(verb, rng) if kind == "refuse" else 0,
                     turns=round(10 ** rng.uniform(1, 3.5)) if kind == "kill" else 0,
                 )
 
         return None
+
+
+def _status(verb: str, rng: Random) -> int:
+    status = rng.choice(_REFUSALS)
+    # Only writes of existing objects conflict.
+    return 503 if status == 409 and verb not in {"update", "patch"} else status
 
 
 def _seconds(kind: str, rng: Random) -> float:
