@@ -6,8 +6,9 @@ The collections are up to date when these calls return.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer.model import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
@@ -39,6 +40,10 @@ __all__ = [
     "with_version",
 ]
 
+logger: Final = logging.getLogger(__name__)
+
+# CEL rules of a schema, in the encoded definition.
+_RULES = b'"x-kubernetes-validations":'
 # Field manager of the server's own writes.
 _MANAGER = "kube-apiserver"
 
@@ -75,6 +80,13 @@ class CustomResources:
             new: Definition after the write; None if it was removed.
         """
         if new is not None:
+            if _RULES in new.raw and (old is None or _RULES not in old.raw):
+                logger.warning(
+                    "CustomResourceDefinition %s: its rules in CEL "
+                    "(x-kubernetes-validations) are ignored, as this server has no CEL",
+                    new.name,
+                )
+
             self._reconcile(new.name)
         elif old is not None:
             self._stop_serving(old.body())

@@ -67,6 +67,28 @@ def test_registered_resource_has_definition() -> None:
     assert server.create(THINGS, {"metadata": {"name": "a"}, "x": 1})["x"] == 1
 
 
+def test_definition_with_rules_in_cel_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = APIServer(resources=[OTHERS])
+    body = definition_of(THINGS)
+    (version,) = body["spec"]["versions"]
+    version["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [
+        {"rule": "self.x > 0"}
+    ]
+
+    server.create(CUSTOM_RESOURCE_DEFINITIONS, body)
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    server.patch(CUSTOM_RESOURCE_DEFINITIONS, NAME, labels)
+
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        "CustomResourceDefinition things.x.org: its rules in CEL "
+        "(x-kubernetes-validations) are ignored, as this server has no CEL"
+    )
+
+
 def test_repeated_registration_changes_nothing() -> None:
     server = APIServer(resources=[THINGS])
     before = definition(server)
