@@ -112,6 +112,12 @@ async def print_rbac(options: ProgramOptions, target: ConnectionOptions) -> int:
         _check_name("-n", name)
 
     if options.lease is not None:
+        if "/" in options.lease:
+            raise CommandError(
+                f"--leader-election {options.lease}: pass only the name of the Lease. Its "
+                "namespace is that of --service-account."
+            )
+
         _check_name("--leader-election", options.lease)
 
     async with target.client() as client:

@@ -361,6 +361,10 @@ async def test_rules_of_several_namespaces_are_printed_at_once(
         ({"allowed": ("=get",), "account": "shop/app"}, "--allow =get: expected"),
         ({"allowed": ("pods/=get",), "account": "shop/app"}, "--allow pods/=get: exp"),
         ({"lease": "", "account": "shop/app"}, "--leader-election: '' is no name"),
+        (
+            {"lease": "shop/x", "account": "shop/app"},
+            "Its namespace is that of --service-account.",
+        ),
         ({"events": True, "account": "shop/a b"}, "--service-account: 'a b' is no n"),
         ({"events": True, "account": "a:b/app"}, "--service-account: 'a:b' is no na"),
         (
