@@ -524,6 +524,29 @@ def test_events_that_arrive_together_may_be_seen_apart() -> None:
     assert seen >= {("0", "0"), ("1", "3"), ("2", "3"), ("3", "3")}
 
 
+def test_workload_waits_for_a_state_of_the_cluster() -> None:
+    found: list[tuple[float, object]] = []
+
+    async def main(client: Client) -> None:
+        await asyncio.sleep(40)
+        async with client:
+            await write(client, "it", n="1")
+
+        await asyncio.sleep(1e6)
+
+    async def users(cluster: Cluster) -> None:
+        with pytest.raises(
+            TimeoutError, match="timed out after 10 s, last result: None"
+        ):
+            await cluster.until(lambda: cluster.get(CONFIG_MAPS, "it"), timeout=10)
+
+        value = await cluster.until(lambda: get(cluster, "it").get("n"), timeout=60)
+        found.append((round(cluster.time), value))
+
+    run(main, workload=users)
+    assert found == [(40, "1")]
+
+
 def test_cluster_gets_from_one_namespace() -> None:
     def setup(cluster: Cluster) -> None:
         cluster.create(CONFIG_MAPS, {"metadata": {"name": "it", "namespace": "a"}})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from aioinformer._user_code import text_of, user_errors
 from aioinformer.budget import LoopBudget
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from aioinformer_apiserver import MemoryResponse
 
 __all__ = ["Cluster", "Outcome", "Scenario", "simulate"]
+
+T = TypeVar("T")
 
 # Top-level modules whose lines are not those of a program.
 _LIBRARIES: Final = sys.stdlib_module_names | {
@@ -162,7 +164,7 @@ class Cluster:
     def get(
         self, resource: Resource, name: str, *, namespace: str = ""
     ) -> dict[str, Any] | None:
-        """Return an object, or None."""
+        """Return an object, or None; `APIServer.get` raises `NotFound` instead."""
         try:
             return self._server.get(resource, name, namespace=namespace)
         except NotFound:
@@ -197,6 +199,23 @@ class Cluster:
     async def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
         await asyncio.sleep(seconds)
+
+    async def until(self, condition: Callable[[], T], *, timeout: float) -> T:
+        """Wait until a condition holds, in virtual time; see `APIServer.until`.
+
+        Faults delay the program, and may kill it several times: allow minutes.
+
+        Args:
+            condition: Plain function that returns a true value to end the wait.
+            timeout: Maximum time in virtual seconds.
+
+        Returns:
+            Result of the condition.
+
+        Raises:
+            TimeoutError: If it does not hold in time. The message has its last result.
+        """
+        return await self._server.until(condition, timeout=timeout)
 
 
 class _Unlimited(LoopBudget):
