@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from doc_blocks import blocks_of, broken_links
 from processes import ROOT
 
-from aioinformer.testing.simulation import STRATEGIES, Simulation
+from aioinformer.testing.simulation import STRATEGIES, Cluster, Simulation
 from aioinformer.testing.simulation.schedule import OPTIONAL_STRATEGIES
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PAGE = ROOT / "docs" / "simulation.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-CONTROLLER, TEST, RETURNS, STOPS = blocks_of(TEXT, "python")
+CONTROLLER, TEST, RETURNS, STOPS, WAITS = blocks_of(TEXT, "python")
 (SHOWN,) = blocks_of(TEXT, "text")
 
 
@@ -63,9 +63,25 @@ def test_documented_bug_is_found_and_mended(tmp_path: Path) -> None:
     assert "1 passed" in pytest_in(tmp_path, "--simulation-seed", seed)
     assert "1 passed" in pytest_in(tmp_path, "--simulation-seeds", "60")
 
+    # The workload that waits takes the place of the one that sleeps.
+    before, _, rest = TEST.text.partition("async def users")
+    after = rest[rest.index("def names(") :]
+    (tmp_path / "test_controller.py").write_text(f"{before}{WAITS.text}\n\n{after}")
+    assert "1 passed" in pytest_in(tmp_path, "--simulation-seeds", "20")
+
 
 def test_tables_are_complete() -> None:
-    rows = re.findall(r"^\| `([^`]+)` \|", TEXT, re.MULTILINE)
+    before, head, rest = TEXT.partition("| `Cluster` |")
+    table, gap, after = rest.partition("\n\n")
+    cells = re.findall(r"^\| (`.+?`) \|", table, re.MULTILINE)
+    methods = set(re.findall(r"`(?:await )?(\w+)", " ".join(cells)))
+    assert head
+    assert gap
+    assert methods | {"load", "register"} == {
+        *(it for it in dir(Cluster) if not it.startswith("_")),
+        "random",
+    }
+    rows = re.findall(r"^\| `([^`]+)` \|", before + after, re.MULTILINE)
     parameters = set(inspect.signature(Simulation.run).parameters)
     named = {it.removesuffix("=") for it in rows}
     strategies = {it.name for it in (*STRATEGIES, *OPTIONAL_STRATEGIES)}
