@@ -90,7 +90,8 @@ class Runnables:
         self._nonempty = asyncio.Event()
         # Set by the first failure, or at the end.
         self._decided = asyncio.Event()
-        self._hurried = False
+        # Why drains are skipped; empty while they are not.
+        self._hurried = ""
 
     def __repr__(self) -> str:
         return f"<Runnables {len(self._pending) + len(self._tasks)}>"
@@ -184,20 +185,25 @@ class Runnables:
         task.add_done_callback(lambda _: then())
         if self._drain_seconds is not None and runnable not in self._ending:
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(self._drain_seconds, self._hurry_one, runnable)
+            seconds = self._drain_seconds
+            timer = loop.call_later(seconds, self._hurry_one, runnable, seconds)
             task.add_done_callback(lambda _: timer.cancel())
 
         self._cancel(runnable)
         if wait:
             await wait_for_end(task)
 
-    def hurry(self) -> None:
-        """Skip the drain of runnables that are ending, now or later."""
-        self._hurried = True
+    def hurry(self, reason: str) -> None:
+        """Skip the drain of runnables that are ending, now or later.
+
+        Args:
+            reason: Reason for the log, such as `"by a signal"`.
+        """
+        self._hurried = self._hurried or reason
         if not (self.ended and self._tasks):
             return
 
-        self._skip_drains(self._tasks)
+        self._skip_drains(self._tasks, reason)
 
     async def wait_failed(self) -> BaseException | None:
         """Wait for the first failure. Return None if all ended without one.
@@ -275,13 +281,13 @@ class Runnables:
             self._ending.add(runnable)
             self._tasks[runnable].cancel()
 
-    def _hurry_one(self, runnable: Runnable) -> None:
-        self._skip_drains({runnable: self._tasks[runnable]})
+    def _hurry_one(self, runnable: Runnable, seconds: float) -> None:
+        self._skip_drains({runnable: self._tasks[runnable]}, f"after {seconds:g} s")
 
     @staticmethod
-    def _skip_drains(tasks: Mapping[Runnable, asyncio.Task[None]]) -> None:
+    def _skip_drains(tasks: Mapping[Runnable, asyncio.Task[None]], reason: str) -> None:
         names = ", ".join(runnable.name for runnable in tasks)
-        logger.warning("drain cut short (still running: %s)", names)
+        logger.warning("drain cut short %s (still running: %s)", reason, names)
         for runnable, task in tasks.items():
             if runnable.hurry is None:
                 task.cancel()
@@ -307,11 +313,14 @@ class Runnables:
 
         loop = asyncio.get_running_loop()
         # At the earliest in the next turn: two cancellations in one turn act as one.
-        timer = loop.call_later(
-            0.0 if self._hurried else self._drain_seconds, self.hurry
-        )
+        if self._hurried:
+            timer = loop.call_later(0.0, self.hurry, self._hurried)
+        else:
+            seconds = self._drain_seconds
+            timer = loop.call_later(seconds, self.hurry, f"after {seconds:g} s")
+
         try:
             await asyncio.wait(tasks)
         finally:
             timer.cancel()
-            self.hurry()
+            self.hurry("by a second cancellation")

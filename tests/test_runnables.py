@@ -160,10 +160,12 @@ async def test_runnable_that_exceeds_drain_is_cancelled_again(
 
     assert now() - start == 0.5
     assert bench.record == ["ending"]
-    assert caplog.messages == ["drain cut short (still running: part)"]
+    assert caplog.messages == ["drain cut short after 0.5 s (still running: part)"]
 
 
-async def test_second_cancellation_is_passed_on() -> None:
+async def test_second_cancellation_is_passed_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     bench, start = Bench(), now()
     bench.add_slow()
     async with running(bench.group.run()) as task:
@@ -173,6 +175,9 @@ async def test_second_cancellation_is_passed_on() -> None:
 
     assert now() - start == 0.25
     assert bench.record == ["ending"]
+    assert caplog.messages == [
+        "drain cut short by a second cancellation (still running: part)"
+    ]
 
 
 async def test_hurry_before_end_skips_drain() -> None:
@@ -180,7 +185,7 @@ async def test_hurry_before_end_skips_drain() -> None:
     bench.add_slow()
     async with running(bench.group.run()):
         await settle()
-        bench.group.hurry()
+        bench.group.hurry("by a test")
         await asyncio.sleep(5)
         assert bench.record == [], "a failure ends no other"
 

@@ -698,7 +698,7 @@ class Manager(Lifecycle, WebLifespan):
         try:
             await self._idle.wait()
         except asyncio.CancelledError:
-            self._hurry()
+            self._hurry("by a cancellation of stop()")
             raise
         finally:
             await self._supervisor.stop()
@@ -850,16 +850,16 @@ class Manager(Lifecycle, WebLifespan):
 
     def _signalled(self) -> None:
         if self._over.is_set():
-            self._hurry()
+            self._hurry("by a signal while stopping")
 
         self._over.set()
         if not self._begun:
             # The start may wait for long, as for a client that cannot be entered.
             self._supervisor.cancel()
 
-    def _hurry(self) -> None:
-        self._leader_only.hurry()
-        self._all_replicas.hurry()
+    def _hurry(self, reason: str) -> None:
+        self._leader_only.hurry(reason)
+        self._all_replicas.hurry(reason)
 
     def _check_loop(self) -> None:
         if self.running and self._loop is not running_loop():

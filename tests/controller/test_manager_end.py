@@ -181,7 +181,9 @@ async def test_signal_shuts_manager_down(
     assert signal.getsignal(number) is before
 
 
-async def test_second_signal_skips_drain(server: APIServer) -> None:
+async def test_second_signal_skips_drain(
+    server: APIServer, caplog: pytest.LogCaptureFixture
+) -> None:
     slow = Slow()
     task = asyncio.create_task(managed(server, slow).run(handle_signals=True))
     await slow.begun.wait()
@@ -193,6 +195,7 @@ async def test_second_signal_skips_drain(server: APIServer) -> None:
     await task
     assert slow.record == ["cancelled"]
     assert now() - start == pytest.approx(0, abs=0.1)
+    assert "drain cut short by a signal while stopping" in caplog.text
 
 
 class NeverEntered(Client):

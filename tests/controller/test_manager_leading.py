@@ -550,7 +550,7 @@ async def test_removal_that_exceeds_drain_timeout_is_cancelled_again(
         assert now() - start == pytest.approx(3, abs=0.1)
         assert rig.record == ["part begins", "other begins"]
 
-    assert "drain cut short (still running: Part)" in caplog.text
+    assert "drain cut short after 3 s (still running: Part)" in caplog.text
 
 
 async def test_failure_of_a_removed_runnable_ends_manager(server: APIServer) -> None:
