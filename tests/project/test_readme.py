@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from conftest import pod
 from doc_blocks import blocks_of, broken_links
-from processes import ROOT
+from doc_sessions import Reader, files_of
+from processes import ROOT, in_real_time
 
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
@@ -38,7 +39,7 @@ async def run(program: str) -> None:
 def test_every_code_block_has_a_tested_language() -> None:
     kinds = [it.language for it in blocks_of(README)]
 
-    assert kinds == ["sh", "python"]
+    assert kinds == ["sh", "python", "console"]
 
 
 def test_readme_is_short() -> None:
@@ -51,7 +52,7 @@ async def test_first_program_prints_pods_and_their_changes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with APIServer(auto_namespaces=True) as server:
-        for name, app in (("web-0", "web"), ("web-1", "web"), ("db-0", "db")):
+        for name, app in (("a-0", "app-003"), ("a-1", "app-003"), ("b-0", "app-007")):
             body = pod(name, "shop", {"app": app})
             del body["metadata"]["resourceVersion"]
             server.create(PODS, body)
@@ -62,11 +63,31 @@ async def test_first_program_prints_pods_and_their_changes(
             group.create_task(run(blocks("python")[0]))
             await asyncio.sleep(30)
             failed = {"status": {"phase": "Failed"}}
-            server.patch(PODS, "web-0", failed, namespace="shop")
+            server.patch(PODS, "a-0", failed, namespace="shop")
 
     assert capsys.readouterr().out == (
-        "2 pods of app=web in shop\nshop/web-0 Running -> Failed\n"
+        "2 pods of app-003 in shop\nshop/a-0 Running -> Failed\n"
     )
+
+
+class TestWithoutCluster:
+    pytestmark = in_real_time
+
+    async def test_first_program_runs_on_the_api_server(self, tmp_path: Path) -> None:
+        (program,) = files_of(README).items()
+        name, text = program
+        assert name == "pods.py"
+        (tmp_path / name).write_text(text.replace("sleep(60)", "sleep(3)"))
+        # Pods and their numbers change at random.
+        instead = {
+            "--pods 200": "--pods 200 --port 0",
+            "127.0.0.1:8001": "127.0.0.1:...",
+            "4 pods": "... pods",
+            "shop/app-023-00089 Running -> Failed": "...",
+        }
+        async with Reader(tmp_path, ["aioinformer apiserver"], instead) as reader:
+            for block in blocks_of(README, "console"):
+                await reader.follow(block)
 
 
 def test_makefile_has_the_documented_targets() -> None:
