@@ -15,8 +15,14 @@ import sys
 
 from aiohttp import web
 
-from aioinformer import AioInformerError, Client, SharedInformerFactory
-from aioinformer.errors import InformerStopped, NotSynced, SelectorSyntaxError
+from aioinformer import (
+    AioInformerError,
+    Client,
+    InformerStopped,
+    NotSynced,
+    SharedInformerFactory,
+)
+from aioinformer.errors import SelectorSyntaxError
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.web.aiohttp import event_stream, health_routes, metrics_routes
 

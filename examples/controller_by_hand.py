@@ -8,8 +8,15 @@ import asyncio
 import contextlib
 import sys
 
-from aioinformer import Client, KubeObject, RateLimitingQueue, SharedInformerFactory
-from aioinformer.errors import AioInformerError, ApiError, TransportError
+from aioinformer import (
+    AioInformerError,
+    ApiError,
+    Client,
+    KubeObject,
+    RateLimitingQueue,
+    SharedInformerFactory,
+    TransportError,
+)
 from aioinformer.model.resources import NAMESPACES, PODS
 
 NAME = "example.com/running-pods"

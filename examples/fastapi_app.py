@@ -17,8 +17,13 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, Response
 from starlette.routing import Route
 
-from aioinformer import Client, KubeObject, SharedInformerFactory
-from aioinformer.errors import InformerStopped, NotSynced
+from aioinformer import (
+    Client,
+    InformerStopped,
+    KubeObject,
+    NotSynced,
+    SharedInformerFactory,
+)
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.web.asgi import event_stream, health_routes, metrics_routes
 

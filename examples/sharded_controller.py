@@ -16,9 +16,17 @@ import os
 import sys
 from typing import Any
 
-from aioinformer import Client, Controller, KubeObject, Manager, Resource, Shards
-from aioinformer.controller import Context, with_object
-from aioinformer.errors import AioInformerError
+from aioinformer import (
+    AioInformerError,
+    Client,
+    Context,
+    Controller,
+    KubeObject,
+    Manager,
+    Resource,
+    Shards,
+    with_object,
+)
 from aioinformer.model.resources import DEPLOYMENTS
 
 NAME = "sites"

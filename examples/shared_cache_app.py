@@ -17,8 +17,14 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
-from aioinformer import Client, KubeObject, SharedInformerFactory, index_by
-from aioinformer.errors import InformerStopped, NotSynced
+from aioinformer import (
+    Client,
+    InformerStopped,
+    KubeObject,
+    NotSynced,
+    SharedInformerFactory,
+    index_by,
+)
 from aioinformer.web.asgi import health_routes
 
 CACHE_DIR = os.environ.get("CACHE_DIR") or Path.home() / "pods-cache"

@@ -6,10 +6,20 @@ import os
 import sys
 from typing import Any
 
-from aioinformer import Client, Controller, KubeObject, LeaderElector, Manager, Resource
-from aioinformer.controller import Context, LeaseLock, finalizer, with_object
-from aioinformer.errors import AioInformerError
-from aioinformer.model import rolled_out
+from aioinformer import (
+    AioInformerError,
+    Client,
+    Context,
+    Controller,
+    KubeObject,
+    LeaderElector,
+    LeaseLock,
+    Manager,
+    Resource,
+    finalizer,
+    rolled_out,
+    with_object,
+)
 from aioinformer.model.resources import DEPLOYMENTS, SERVICES
 from aioinformer.webhooks import Denied, WebhookServer, validating
 

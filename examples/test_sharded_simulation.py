@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sharded_controller import SITES, make_manager
 
-from aioinformer.errors import AlreadyExists, NotFound
+from aioinformer import AlreadyExists, NotFound
 from aioinformer.model.resources import DEPLOYMENTS
 from aioinformer.testing.simulation import Cluster, Simulation
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from site_operator import SITES, make_manager, records
 
-from aioinformer import is_ready
-from aioinformer.errors import AlreadyExists, NotFound
+from aioinformer import AlreadyExists, NotFound, is_ready
 from aioinformer.model.resources import DEPLOYMENTS, SERVICES
 from aioinformer.testing.simulation import Cluster, Simulation
 

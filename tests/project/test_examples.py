@@ -469,7 +469,8 @@ async def test_example_test_file_passes(mode: str, tmp_path: Path) -> None:
 def test_examples_are_short(path: Path) -> None:
     # A whole program, and its tests.
     most = {
-        "site_operator.py": 80,
+        "sharded_controller.py": 76,
+        "site_operator.py": 89,
         "test_site_operator.py": 100,
         "test_site_simulation.py": 95,
     }
