@@ -72,6 +72,12 @@ async def test_reconcile_typed_objects() -> None:
         await asyncio.sleep(60)
 
 
+async def test_write_an_operator_as_a_class() -> None:
+    async with running("Write an operator as a class") as program:
+        settings(program)
+        await asyncio.sleep(1)
+
+
 async def test_restart_deployments_when_a_secret_changes() -> None:
     def version() -> Any:
         found = server.get(DEPLOYMENTS, "api", **SHOP)
