@@ -107,7 +107,7 @@ class KubeObject(
             body = json_codec.dumps(source, default=json_default)
         else:
             body = bytes(source)
-            decode_json(body, "a new object")
+            _check(body)
 
         head = read_object_meta(body)
         name = head.name or ""
@@ -386,6 +386,23 @@ class KubeObject(
 
 
 _LABELS = LabelTable()
+
+_prove = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def _check(body: bytes) -> None:
+    """Check that a body is JSON, without creating its values.
+
+    Raises:
+        DecodeError: If it is not JSON, or nested too deeply for the decoder.
+    """
+    try:
+        _prove(body)
+        body.decode()  # not checked in strings
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise DecodeError(f"a new object: {exc}") from exc
+
+
 _NOTHING = ReadOnlyDict({})
 
 # As msgspec reports a value that an enum, a Literal or a union of types does not have.

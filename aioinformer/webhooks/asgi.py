@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from aioinformer.web import asgi
-from aioinformer.webhooks.reviews import MAX_BYTES, Webhooks, status_response
+from aioinformer.webhooks.reviews import Webhooks, status_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -76,20 +76,25 @@ class WebhookApp:
         if scope["method"] != "POST":
             return status_response(405, "MethodNotAllowed", "a review is sent by POST")
 
-        body = bytearray()
         more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
 
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > MAX_BYTES:
-                text = f"a review may have {MAX_BYTES // 2**20} MiB"
-                return status_response(413, "RequestEntityTooLarge", text)
+        async def receive_body() -> bytes:
+            nonlocal more
+            chunk = b""
+            while more and not chunk:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ConnectionResetError("the caller has left")
+
+                chunk = message.get("body", b"")
+                more = message.get("more_body", False)
+
+            return chunk
 
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         timeout = query.get("timeout", [""])[0]
         path = asgi.path_below(scope)
-        return await self._webhooks.answer(path, bytes(body), timeout)
+        try:
+            return await self._webhooks.answer_received(path, receive_body, timeout)
+        except ConnectionResetError:
+            return None

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioinformer._tasks import Notifier, in_thread
 from aioinformer._user_code import user_errors
@@ -16,7 +16,12 @@ from aioinformer.model.callables import check_ran, check_runs, is_coroutine_func
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Calls", "check_function"]
+__all__ = ["LARGE_BYTES", "Calls", "check_function"]
+
+T = TypeVar("T")
+
+LARGE_BYTES = 2**18
+"""Size of a review from which it is computed with in threads."""
 
 MAX_THREADS = 32
 """Maximum number of plain functions that run at the same time."""
@@ -51,6 +56,14 @@ class Calls:
             return await result
 
         check_ran(result)
+        return result
+
+    async def compute(self, function: Callable[[], T], size: int) -> T:
+        """Call a function whose duration depends on a size, perhaps in a thread."""
+        if size <= LARGE_BYTES:
+            return function()
+
+        result: T = await self.in_thread(function)
         return result
 
     async def in_thread(self, function: Callable[[], Any]) -> Any:

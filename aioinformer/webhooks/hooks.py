@@ -332,16 +332,20 @@ class AdmissionHook:
                 object=request.object,
             )
 
-        if patched is None or request.object is None:
+        given = request.object
+        if patched is None or given is None:
             return AdmissionResponse(
-                allowed=True, warnings=self._warnings(request), object=request.object
+                allowed=True, warnings=self._warnings(request), object=given
             )
 
+        patch = await calls.compute(
+            lambda: json_patch(given.to_dict(), patched), len(given.raw)
+        )
         return AdmissionResponse(
             allowed=True,
             warnings=self._warnings(request),
             object=KubeObject.of(patched),
-            patch=json_patch(request.object.to_dict(), patched),
+            patch=patch,
         )
 
     async def _called(
@@ -356,16 +360,30 @@ class AdmissionHook:
             request.warnings.extend(_warnings_of(result, self.name))
             return None
 
-        after = plain(given if result is None else result)
+        changed = given if result is None else result
+        return await calls.compute(
+            lambda: self._merged(request.subject, before, changed),
+            len(request.subject.raw),
+        )
+
+    def _merged(self, subject: KubeObject, before: Any, changed: Any) -> dict[str, Any]:
+        """Return an object with the changes of the function.
+
+        Args:
+            subject: Object before the changes.
+            before: JSON of the model before the changes, or None without a model.
+            changed: Object or model that the function has changed, or returned.
+        """
+        after = plain(changed)
         if not isinstance(after, dict):
             raise TypeError(
-                f"webhook {self.name} returned {type(result).__name__}, not the object"
+                f"webhook {self.name} returned {type(changed).__name__}, not the object"
             )
 
         if before is None:
             return after
 
-        merged: dict[str, Any] = merge_changes(request.subject.to_dict(), before, after)
+        merged: dict[str, Any] = merge_changes(subject.to_dict(), before, after)
         return merged
 
     def _warnings(self, request: AdmissionRequest) -> tuple[str, ...]:

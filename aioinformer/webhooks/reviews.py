@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from aioinformer import json_codec
+from aioinformer._tasks import Notifier
 from aioinformer._user_code import user_errors
 from aioinformer.errors import AioInformerError, DecodeError, OptionsError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
@@ -22,7 +24,7 @@ from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resource import Resource
 from aioinformer.web.responses import HTTPResponse
-from aioinformer.webhooks.calls import Calls
+from aioinformer.webhooks.calls import LARGE_BYTES, Calls
 from aioinformer.webhooks.conversions import Conversion, ConversionError, Converter
 from aioinformer.webhooks.hooks import (
     AdmissionHook,
@@ -31,7 +33,7 @@ from aioinformer.webhooks.hooks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from typing import TypeAlias
 
     from aioinformer.errors import HandlerError
@@ -39,15 +41,20 @@ if TYPE_CHECKING:
 
     Hook: TypeAlias = AdmissionHook | Conversion
 
-__all__ = ["MAX_BYTES", "Webhooks", "hooks_of", "status_response"]
+__all__ = ["Webhooks", "hooks_of", "status_response"]
 
-T = TypeVar("T")
+ADMISSION_BYTES: Final = 7 * 2**20
+"""Maximum size of an AdmissionReview. API servers accept objects of 3 MiB, and a review has
+the old and the new one."""
 
-MAX_BYTES: Final = 64 * 2**20
-"""Maximum size of a review. That of a list of objects to convert is the largest."""
+CONVERSION_BYTES: Final = 16 * 2**20
+"""Maximum size of a ConversionReview. API servers send one object, but may send lists."""
 
-LARGE_BYTES = 2**18
-"""Size of a conversion from which it is decoded and encoded in a thread."""
+MAX_LARGE = 16
+"""Maximum number of large reviews at the same time, as each caller could fill the memory."""
+
+BODY_SECONDS = 30.0
+"""Maximum time to receive a review."""
 
 CONVERSION_SECONDS = 30.0
 """Timeout of a conversion, which is fixed in the API server."""
@@ -102,7 +109,7 @@ class _Conversion(msgspec.Struct, rename={"api_version": "desiredAPIVersion"}):
 
     uid: str
     api_version: str
-    objects: list[Any]
+    objects: list[msgspec.Raw]
 
 
 class _ConversionReview(msgspec.Struct, rename="camel"):
@@ -182,6 +189,8 @@ class Webhooks:
         self._metrics = GuardedSink(self._scope, "webhooks")
         self._errors = ErrorReporter("webhooks", on_error, self._scope)
         self._endpoints = _endpoints_of(self.hooks)
+        self._large = 0
+        self._large_ended = Notifier()
 
     def set_metrics(self, sink: MetricsSink) -> None:
         """Set the sink of metrics, unless there is one."""
@@ -191,6 +200,78 @@ class Webhooks:
     def paths(self) -> tuple[str, ...]:
         """Paths of the endpoints."""
         return tuple(self._endpoints)
+
+    async def answer_received(
+        self, path: str, receive: Callable[[], Awaitable[bytes]], timeout: str = ""
+    ) -> HTTPResponse:
+        """Receive a review, and answer it.
+
+        Args:
+            path: See `answer`.
+            receive: Function that returns the next bytes of the body, and none at its end.
+            timeout: See `answer`.
+
+        Raises:
+            Exception: Exception of `receive`.
+
+        Cancellation:
+            Safe; see `Calls.call`.
+        """
+        is_admission = isinstance(self._endpoints.get(path), AdmissionHook)
+        limit = ADMISSION_BYTES if is_admission else CONVERSION_BYTES
+        async with AsyncExitStack() as places:
+            try:
+                body = await self._received(receive, limit, places)
+            except _Refused as refused:
+                return status_response(refused.code, refused.reason, str(refused))
+
+            return await self.answer(path, body, timeout)
+
+    async def _received(
+        self,
+        receive: Callable[[], Awaitable[bytes]],
+        limit: int,
+        places: AsyncExitStack,
+    ) -> bytes:
+        """Receive a review of at most `limit` bytes, and enter the place of a large one.
+
+        Raises:
+            _Refused: If it is too large, or takes too long.
+        """
+        body = bytearray()
+        time_limit = asyncio.timeout(BODY_SECONDS)
+        try:
+            async with time_limit:
+                while chunk := await receive():
+                    is_small = len(body) <= LARGE_BYTES
+                    body += chunk
+                    if len(body) > limit:
+                        text = f"a review may have {limit // 2**20} MiB"
+                        raise _Refused(413, "RequestEntityTooLarge", text, "malformed")
+
+                    if is_small and len(body) > LARGE_BYTES:
+                        await places.enter_async_context(self._large_one())
+        except TimeoutError as exc:
+            if not time_limit.expired():
+                raise
+
+            text = f"the review was not received within {BODY_SECONDS:g} s"
+            raise _Refused(408, "Timeout", text, "timeout") from exc
+
+        return bytes(body)
+
+    @asynccontextmanager
+    async def _large_one(self) -> AsyncIterator[None]:
+        """Wait for the place of a large review, and hold it during the block."""
+        while self._large >= MAX_LARGE:
+            await self._large_ended.wait()
+
+        self._large += 1
+        try:
+            yield
+        finally:
+            self._large -= 1
+            self._large_ended.notify()
 
     async def answer(self, path: str, body: bytes, timeout: str = "") -> HTTPResponse:
         """Answer a review.
@@ -249,10 +330,12 @@ class Webhooks:
     async def _conversion(
         self, converter: Converter, body: bytes
     ) -> tuple[str, HTTPResponse]:
-        asked = await self._computed(lambda: _conversion_of(body), len(body))
+        asked, objects = await self.calls.compute(
+            lambda: _conversion_of(body), len(body)
+        )
         try:
-            result, answer = await self._converted(converter, asked)
-            response = await self._computed(
+            result, answer = await self._converted(converter, asked, objects)
+            response = await self.calls.compute(
                 lambda: _encoded(_CONVERSION, answer), len(body)
             )
         except user_errors() as exc:
@@ -264,13 +347,11 @@ class Webhooks:
         return result, response
 
     async def _converted(
-        self, converter: Converter, asked: _Conversion
+        self, converter: Converter, asked: _Conversion, objects: list[Any]
     ) -> tuple[str, dict[str, Any]]:
         """Return the result for the metrics, and the response."""
         try:
-            converted = await converter.convert(
-                asked.objects, asked.api_version, self.calls
-            )
+            converted = await converter.convert(objects, asked.api_version, self.calls)
         except ConversionError as exc:
             self._errors.failed(
                 "conversion", converter.name, str(exc), exc.__cause__ or exc
@@ -285,14 +366,6 @@ class Webhooks:
         status = {"status": "Success"}
         answer = {"uid": asked.uid, "result": status, "convertedObjects": converted}
         return "converted", answer
-
-    async def _computed(self, compute: Callable[[], T], size: int) -> T:
-        """Call a function whose duration depends on a size, perhaps in a thread."""
-        if size <= LARGE_BYTES:
-            return compute()
-
-        result: T = await self.calls.in_thread(compute)
-        return result
 
     def _failed(self, name: str, subject: object, error: BaseException) -> _Refused:
         """Report a failure, and return an answer that does not quote the object."""
@@ -360,22 +433,24 @@ def _object(raw: msgspec.Raw) -> KubeObject | None:
     return None if body == b"null" else KubeObject.of(body)
 
 
-def _conversion_of(body: bytes) -> _Conversion:
-    """Decode a ConversionReview.
+def _conversion_of(body: bytes) -> tuple[_Conversion, list[Any]]:
+    """Decode a ConversionReview, and its objects.
 
     Raises:
         _Refused: If it is malformed.
     """
     try:
         review = _conversion_review.decode(body)
+        _check_kind(review, _CONVERSION)
+        if review.request is None or not review.request.uid:
+            raise _malformed("its request has no uid")
+
+        # One by one, as other threads have to wait for each call of the decoder.
+        objects = [msgspec.json.decode(it) for it in review.request.objects]
     except (ValueError, RecursionError) as exc:
         raise _malformed(str(exc)) from exc
 
-    _check_kind(review, _CONVERSION)
-    if review.request is None or not review.request.uid:
-        raise _malformed("its request has no uid")
-
-    return review.request
+    return review.request, objects
 
 
 def _check_kind(

@@ -15,7 +15,7 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.errors import OptionsError
 from aioinformer.web.aiohttp import check_port
 from aioinformer.webhooks.certificates import Certificate
-from aioinformer.webhooks.reviews import MAX_BYTES, Webhooks, status_response
+from aioinformer.webhooks.reviews import Webhooks
 
 if TYPE_CHECKING:
     import ssl
@@ -217,18 +217,12 @@ def _routes(webhooks: Webhooks) -> list[web.RouteDef]:
 
 async def _answer(webhooks: Webhooks, path: str, request: web.Request) -> web.Response:
     # Not `request.read()`: the limit of an app is one megabyte by default.
-    body = bytearray()
+    receive = request.content.readany
+    timeout = request.query.get("timeout", "")
     try:
-        async for chunk in request.content.iter_any():
-            body += chunk
-            if len(body) > MAX_BYTES:
-                text = f"a review may have {MAX_BYTES // 2**20} MiB"
-                return _response(status_response(413, "RequestEntityTooLarge", text))
+        return _response(await webhooks.answer_received(path, receive, timeout))
     except ConnectionError:  # the caller has left, and gets nothing
         return web.Response(status=400)
-
-    timeout = request.query.get("timeout", "")
-    return _response(await webhooks.answer(path, bytes(body), timeout))
 
 
 def _response(answer: HTTPResponse) -> web.Response:

@@ -34,11 +34,13 @@ from aioinformer.webhooks import (
     WebhookServer,
     conversion,
     mutating,
+    reviews,
     validating,
     webhook_app,
     webhook_routes,
 )
-from aioinformer.webhooks.reviews import MAX_BYTES, Webhooks
+from aioinformer.webhooks.calls import LARGE_BYTES
+from aioinformer.webhooks.reviews import ADMISSION_BYTES, CONVERSION_BYTES, Webhooks
 from aioinformer_apiserver.patches.json_patch import json_patch
 
 if TYPE_CHECKING:
@@ -408,9 +410,14 @@ async def test_routes_of_an_aiohttp_app_answer_reviews() -> None:
         async with http.get(CHECK) as answer:
             assert answer.status == 405
 
-        async with http.post(CHECK, data=io.BytesIO(b" " * (MAX_BYTES + 1))) as answer:
-            assert answer.status == 413
-            assert "64 MiB" in (await answer.json())["message"]
+        too_large = {
+            CHECK: (ADMISSION_BYTES + 1, "7 MiB"),
+            CONVERT: (CONVERSION_BYTES + 1, "16 MiB"),
+        }
+        for path, (size, text) in too_large.items():
+            async with http.post(path, data=io.BytesIO(b" " * size)) as answer:
+                assert answer.status == 413
+                assert text in (await answer.json())["message"]
 
 
 async def test_asgi_app_answers_reviews() -> None:
@@ -422,7 +429,7 @@ async def test_asgi_app_answers_reviews() -> None:
         assert answer.status_code == 504
         assert (await http.get(CHECK)).status_code == 405
         assert (await http.post("/x", json={})).status_code == 404
-        answer = await http.post(CHECK, content=b" " * (MAX_BYTES + 1))
+        answer = await http.post(CHECK, content=b" " * (ADMISSION_BYTES + 1))
         assert answer.status_code == 413
 
 
@@ -657,3 +664,65 @@ async def test_large_review_is_converted_without_blocking_the_loop() -> None:
         Webhooks(HOOKS), CONVERT, {"request": "x" * 1_000_000}
     )
     assert status == 400
+
+
+async def test_large_reviews_wait_for_a_place_and_small_ones_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reviews, "MAX_LARGE", 1)
+    webhooks = Webhooks(HOOKS)
+    go_on = asyncio.Event()
+
+    async def answers(size: int) -> tuple[int, float]:
+        """Send a review whose last byte comes when the test goes on."""
+        body = json.dumps(review(options={"padding": "x" * size})).encode()
+        parts = [body[:-1], body[-1:]]
+
+        async def receive() -> bytes:
+            if len(parts) == 1:
+                await go_on.wait()
+
+            return parts.pop(0) if parts else b""
+
+        answer = await webhooks.answer_received(CHECK, receive)
+        return answer.status, asyncio.get_running_loop().time()
+
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with asyncio.TaskGroup() as group:
+        large = [group.create_task(answers(LARGE_BYTES)) for _ in range(3)]
+        small = group.create_task(answers(10))
+        loop.call_later(reviews.BODY_SECONDS - 1, go_on.set)
+
+    assert [it.result()[0] for it in (*large, small)] == [200] * 4
+    assert loop.time() - began == pytest.approx(reviews.BODY_SECONDS - 1)
+
+    go_on.clear()
+    async with asyncio.TaskGroup() as group:
+        large = [group.create_task(answers(LARGE_BYTES)) for _ in range(2)]
+        small = group.create_task(answers(10))
+
+    assert [it.result()[0] for it in (*large, small)] == [408] * 3
+    assert loop.time() - began == pytest.approx(2 * reviews.BODY_SECONDS - 1)
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_patch_of_a_large_object_does_not_block_the_loop() -> None:
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.001)
+            beats += 1
+
+    large = {**SITE, "spec": {"image": "blog:1", "x": [{"a": 1}] * 100_000}}
+    body = json.dumps(review(object=large)).encode()
+    beating = asyncio.create_task(beat())
+    answer = await Webhooks(HOOKS).answer(FILL, body)
+    beating.cancel()
+    await asyncio.wait([beating])
+
+    assert answer.status == 200
+    assert beats > 5
