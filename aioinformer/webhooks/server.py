@@ -15,7 +15,7 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.errors import OptionsError
 from aioinformer.web.aiohttp import check_port
 from aioinformer.webhooks.certificates import Certificate
-from aioinformer.webhooks.reviews import Webhooks
+from aioinformer.webhooks.reviews import Webhooks, status_response
 
 if TYPE_CHECKING:
     import ssl
@@ -223,6 +223,12 @@ async def _answer(webhooks: Webhooks, path: str, request: web.Request) -> web.Re
         return _response(await webhooks.answer_received(path, receive, timeout))
     except ConnectionError:  # the caller has left, and gets nothing
         return web.Response(status=400)
+    except web.RequestPayloadError:  # such as a wrong Content-Encoding
+        request.content.feed_eof()  # aiohttp would read on, and log the error again
+        text = "malformed review: its body cannot be decoded"
+        answer = _response(status_response(400, "BadRequest", text))
+        answer.force_close()
+        return answer
 
 
 def _response(answer: HTTPResponse) -> web.Response:

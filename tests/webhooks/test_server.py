@@ -420,6 +420,21 @@ async def test_routes_of_an_aiohttp_app_answer_reviews() -> None:
                 assert text in (await answer.json())["message"]
 
 
+async def test_body_that_cannot_be_decoded_is_a_bad_request(caplog: Logs) -> None:
+    app = web.Application()
+    app.add_routes(webhook_routes(HOOKS))
+    body = json.dumps(review()).encode()
+    headers = {"Content-Encoding": "gzip"}  # which it is not
+    async with by_aiohttp(app) as url, aiohttp.ClientSession(url) as http:
+        async with http.post(CHECK, data=body, headers=headers) as answer:
+            assert answer.status == 400
+            assert "cannot be decoded" in (await answer.json())["message"]
+
+        assert (await _post(http, CHECK))["response"]["allowed"] is True
+
+    assert not caplog.records
+
+
 async def test_asgi_app_answers_reviews() -> None:
     transport = httpx.ASGITransport(webhook_app(HOOKS))
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
