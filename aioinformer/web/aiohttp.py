@@ -13,6 +13,7 @@ A program without a web app serves them by `serve`.
 from __future__ import annotations
 
 import contextlib
+import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,10 @@ MAX_PORT = 65535
 
 CLOSE_SECONDS = 2.0
 """Maximum time to close all connections when `serve` ends."""
+
+IDLE_SECONDS = 100.0
+"""Time after which a connection without a complete head of a request is closed. Clients of
+Go, such as API servers, close idle ones after 90 s: they must not send to a closed one."""
 
 
 def health_routes(
@@ -211,7 +216,7 @@ async def listening(
     """
     check_port(port)
     # aiohttp waits up to twice that long: for responses in progress, and for connections.
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_SECONDS / 4)
+    runner = runner_of(app, shutdown_timeout=CLOSE_SECONDS / 4)
     try:
         await runner.setup()
         try:
@@ -224,6 +229,38 @@ async def listening(
         yield runner.addresses[0][1]
     finally:
         await finish(runner.cleanup(), within_seconds=CLOSE_SECONDS)
+
+
+def runner_of(app: web.Application, *, shutdown_timeout: float) -> web.AppRunner:
+    """Return a runner of an app that closes connections of clients that do nothing.
+
+    Args:
+        app: App to serve.
+        shutdown_timeout: Time for responses in progress when the runner ends.
+    """
+    app.on_response_prepare.append(_limit_write)
+    return web.AppRunner(
+        app,
+        access_log=None,
+        keepalive_timeout=IDLE_SECONDS,
+        shutdown_timeout=shutdown_timeout,
+    )
+
+
+async def _limit_write(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Let Linux abort the connection of a client that does not read its response.
+
+    The connection would keep the response forever, also when it is closed. Streams have
+    limits of their own.
+    """
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    transport = request.transport
+    if option is None or transport is None:
+        return
+
+    seconds = WRITE_SECONDS if isinstance(response, web.Response) else 0  # 0 for none
+    connection = transport.get_extra_info("socket")
+    connection.setsockopt(socket.IPPROTO_TCP, option, int(seconds * 1000))
 
 
 def event_stream(

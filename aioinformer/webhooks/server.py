@@ -13,7 +13,7 @@ from aioinformer._runnables import wait_until_cancelled
 from aioinformer._tasks import finish
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import OptionsError
-from aioinformer.web.aiohttp import check_port
+from aioinformer.web.aiohttp import check_port, runner_of
 from aioinformer.webhooks.certificates import Certificate
 from aioinformer.webhooks.reviews import Webhooks, status_response
 
@@ -138,7 +138,7 @@ class WebhookServer:
         """
         app = web.Application()
         app.add_routes(_routes(self._webhooks))
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_SECONDS / 2)
+        runner = runner_of(app, shutdown_timeout=DRAIN_SECONDS / 2)
         given = self._port
         try:
             context = await self._context()
@@ -221,7 +221,7 @@ async def _answer(webhooks: Webhooks, path: str, request: web.Request) -> web.Re
     timeout = request.query.get("timeout", "")
     try:
         return _response(await webhooks.answer_received(path, receive, timeout))
-    except ConnectionError:  # the caller has left, and gets nothing
+    except (ConnectionError, TimeoutError):  # the caller has left, and gets nothing
         return web.Response(status=400)
     except web.RequestPayloadError:  # such as a wrong Content-Encoding
         request.content.feed_eof()  # aiohttp would read on, and log the error again

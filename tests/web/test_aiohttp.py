@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,16 @@ from prometheus_client import CollectorRegistry
 from web_helpers import SentEvents, handlers_of
 from web_hosts import by_aiohttp
 
+import aioinformer.web.aiohttp
 from aioinformer import Manager
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer.web.aiohttp import (
+    IDLE_SECONDS,
+    app_of,
     event_stream,
     health_routes,
+    listening,
     metrics_routes,
     serve,
 )
@@ -240,3 +245,40 @@ async def test_serving_fails_if_the_port_is_in_use(server: APIServer) -> None:
         )
         with pytest.raises(OSError, match=r"cannot listen on .*, port \d+: .*in use"):
             await manager.run()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /a HTTP/1.1\r\nHost: localhost\r\n"])
+async def test_connections_without_a_whole_head_are_closed(sent: bytes) -> None:
+    loop = asyncio.get_running_loop()
+    async with listening(app_of([]), port=0, host="127.0.0.1") as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        began = loop.time()
+        writer.write(sent)
+        assert await reader.read() == b""
+        assert loop.time() - began == pytest.approx(IDLE_SECONDS, abs=1)
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a timeout of Linux")
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_client_that_does_not_read_its_response_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aioinformer.web.aiohttp, "WRITE_SECONDS", 0.5)
+    left = asyncio.Event()
+
+    async def large(request: web.Request) -> web.Response:
+        assert request.task is not None
+        request.task.add_done_callback(lambda _: left.set())
+        return web.Response(body=bytes(20_000_000))
+
+    app = app_of([web.get("/", large)])
+    async with listening(app, port=0, host="127.0.0.1") as port:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", port))
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            async with asyncio.timeout(20):
+                await left.wait()

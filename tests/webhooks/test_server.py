@@ -28,6 +28,7 @@ from aioinformer import KubeObject, Manager, Resource
 from aioinformer.errors import HandlerError, OptionsError
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.testing import APIServer
+from aioinformer.web.aiohttp import IDLE_SECONDS
 from aioinformer.webhooks import (
     AdmissionRequest,
     Denied,
@@ -666,6 +667,32 @@ async def test_caller_that_leaves_in_the_middle_of_a_review_is_no_error(
     (record,) = caplog.records  # only the warning of a server without a certificate
     assert "serves plain HTTP" in record.getMessage()
     assert not counts.results
+
+
+@pytest.mark.parametrize("path", [CHECK, CONVERT])
+async def test_callers_that_do_not_go_on_are_disconnected(path: str) -> None:
+    loop = asyncio.get_running_loop()
+    server = WebhookServer(HOOKS, port=0, host="127.0.0.1")
+
+    async def seconds_and_answer(sent: str) -> tuple[float, bytes]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        began = loop.time()
+        writer.write(sent.encode())
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return loop.time() - began, answer
+
+    async with running(server):
+        half_head = f"POST {path} HTTP/1.1\r\nHost: x\r\n"
+        seconds, answer = await seconds_and_answer(half_head)
+        assert answer == b""
+        assert seconds == pytest.approx(IDLE_SECONDS, abs=1)
+
+        half_body = f"{half_head}Content-Length: 9\r\n\r\n{{"
+        seconds, answer = await seconds_and_answer(half_body)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert seconds < reviews.BODY_SECONDS + 11  # aiohttp reads on for 10 s
 
 
 @pytest.mark.realtime
