@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from aioinformer.cli.connection import ConnectionOptions
     from aioinformer.controller import Manager
-    from aioinformer.web.dashboard.app import PageRequest
 
 __all__ = ["DEFAULT_RESOURCES", "DashboardOptions", "dashboard", "serving"]
 
@@ -122,7 +121,6 @@ async def serving(
         manager=manager,
         title=title,
         actions=manager is not None,
-        guard=_is_local,
     )
     async with AsyncExitStack() as stack:
         try:
@@ -136,13 +134,3 @@ async def serving(
         url = f"http://{HOST}:{port}/"
         print_text(one_line(f"Dashboard of {title}: {url}"))
         yield url
-
-
-def _is_local(request: PageRequest) -> bool:
-    """Return True for a request to this machine by its name.
-
-    Another site may give its own name the address 127.0.0.1, and read the page from the
-    user's browser.
-    """
-    host = urlsplit(f"//{request.headers.get('host', '')}").hostname
-    return host in {HOST, "localhost"}

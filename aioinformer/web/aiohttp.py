@@ -15,7 +15,9 @@ from __future__ import annotations
 import contextlib
 import socket
 from functools import partial
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -26,7 +28,7 @@ from aioinformer.web.checks import CHECK_SECONDS
 from aioinformer.web.connections import MAX_READERS, WRITE_SECONDS, not_begun
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
-from aioinformer.web.responses import HEADERS, EndpointRequest, HTTPResponse
+from aioinformer.web.responses import HEADERS, EndpointRequest, HTTPResponse, refusal
 from aioinformer.web.streams import EventStream
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     )
     from typing import NoReturn, Protocol, Unpack
 
+    from aiohttp.typedefs import Handler
     from prometheus_client import CollectorRegistry
 
     from aioinformer.controller.manager import Manager
@@ -156,7 +159,8 @@ async def serve(
         routes: Routes to serve, such as those of `health_routes`.
         port: Port to listen on.
         host: Address to listen on. None for all addresses, as a kubelet sends probes to
-            that of the pod.
+            that of the pod. A loopback address refuses requests to other names than
+            localhost, which other sites send by a browser.
 
     Raises:
         OptionsError: If the port is invalid.
@@ -215,6 +219,9 @@ async def listening(
         Deferred until all connections are closed, within 2 s.
     """
     check_port(port)
+    if host and _is_this_machine(host):
+        app.middlewares.append(_refuse_foreign_names)
+
     # aiohttp waits up to twice that long: for responses in progress, and for connections.
     runner = runner_of(app, shutdown_timeout=CLOSE_SECONDS / 4)
     try:
@@ -245,6 +252,47 @@ def runner_of(app: web.Application, *, shutdown_timeout: float) -> web.AppRunner
         keepalive_timeout=IDLE_SECONDS,
         shutdown_timeout=shutdown_timeout,
     )
+
+
+@web.middleware
+async def _refuse_foreign_names(
+    request: web.Request, handler: Handler
+) -> web.StreamResponse:
+    """Refuse requests to a name other than localhost.
+
+    Another site may give its own name the address 127.0.0.1, and read the responses in
+    the user's browser.
+    """
+    if _is_foreign(request.headers.get("Host", "")):
+        return _response(refusal(403, "this address is for requests to localhost"))
+
+    return await handler(request)
+
+
+def _is_foreign(host: str) -> bool:
+    """Return whether a header `Host` has another name than localhost.
+
+    An address is none: another site cannot give it away. Browsers always send the header.
+    """
+    try:
+        name = urlsplit(f"//{host}").hostname
+    except ValueError:
+        return True
+
+    return name is not None and name != "localhost" and not _is_address(name)
+
+
+def _is_this_machine(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+
+    return True
 
 
 async def _limit_write(request: web.BaseRequest, response: web.StreamResponse) -> None:

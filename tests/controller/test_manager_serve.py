@@ -96,6 +96,33 @@ async def test_manager_serves_health_metrics_and_debug_page(
     assert "<h2>informers</h2>" in pages["/debug"][1]
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example:80", 403),
+        ("[", 403),
+        ("localhost:80", 200),
+        ("[::1]:80", 200),
+        ("10.0.0.7:80", 200),  # a pod, by a proxy in it
+    ],
+)
+async def test_manager_on_a_loopback_address_refuses_names_of_other_sites(
+    server: APIServer, port: int, host: str, status: int
+) -> None:
+    manager = managed(server, Notes(), metrics=PrometheusSink(CollectorRegistry()))
+    manager.serve(port, host="127.0.0.1", dashboard={"actions": True})
+    headers = {"Host": host, "X-Aioinformer": "1"}
+    requeue = "/debug/api/requeue?controller=maps&key=default/a"
+    async with manager, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
+        await manager.wait_for_cache_sync(timeout=10)
+        for path in ("/livez", "/metrics", "/debug/", "/debug/tables"):
+            assert (await read(port, path, Host=host))[0] == status
+
+        async with http.post(requeue, headers=headers) as answer:
+            assert (answer.status == 403) is (status == 403)
+
+
 async def test_replica_that_cannot_join_its_shards_is_not_ready(
     server: APIServer, port: int
 ) -> None:
