@@ -321,7 +321,7 @@ class AdmissionHook:
             Safe; see `Calls.call`.
         """
         try:
-            patched = await self._called(request, calls)
+            changed = await self._called(request, calls)
         except Denied as denied:
             return AdmissionResponse(
                 allowed=False,
@@ -333,24 +333,24 @@ class AdmissionHook:
             )
 
         given = request.object
-        if patched is None or given is None:
+        if changed is None or given is None:
             return AdmissionResponse(
                 allowed=True, warnings=self._warnings(request), object=given
             )
 
         patch = await calls.compute(
-            lambda: json_patch(given.to_dict(), patched), len(given.raw)
+            lambda: json_patch(given.to_dict(), changed.to_dict()), len(given.raw)
         )
         return AdmissionResponse(
             allowed=True,
             warnings=self._warnings(request),
-            object=KubeObject.of(patched),
+            object=changed,
             patch=patch,
         )
 
     async def _called(
         self, request: AdmissionRequest, calls: Calls
-    ) -> dict[str, Any] | None:
+    ) -> KubeObject | None:
         """Call the function, and return the object that it has changed, or None."""
         given = self._argument(request.subject)
         before = plain(given) if self.mutates and self.into is not None else None
@@ -361,12 +361,20 @@ class AdmissionHook:
             return None
 
         changed = given if result is None else result
-        return await calls.compute(
-            lambda: self._merged(request.subject, before, changed),
-            len(request.subject.raw),
-        )
+        try:
+            return await calls.compute(
+                lambda: self._merged(request.subject, before, changed),
+                len(request.subject.raw),
+            )
+        except TypeError as exc:
+            if _can_be_encoded(request.subject):
+                raise
 
-    def _merged(self, subject: KubeObject, before: Any, changed: Any) -> dict[str, Any]:
+            # An error would let the object pass by the failure policy Ignore.
+            text = "the object is nested too deeply to be changed"
+            raise Denied(text, code=400) from exc
+
+    def _merged(self, subject: KubeObject, before: Any, changed: Any) -> KubeObject:
         """Return an object with the changes of the function.
 
         Args:
@@ -380,11 +388,10 @@ class AdmissionHook:
                 f"webhook {self.name} returned {type(changed).__name__}, not the object"
             )
 
-        if before is None:
-            return after
+        if before is not None:
+            after = merge_changes(subject.to_dict(), before, after)
 
-        merged: dict[str, Any] = merge_changes(subject.to_dict(), before, after)
-        return merged
+        return KubeObject.of(after)
 
     def _warnings(self, request: AdmissionRequest) -> tuple[str, ...]:
         for it in request.warnings:
@@ -695,6 +702,16 @@ def _name_of(function: Callable[..., Any], name: str, resource: Resource) -> str
 def plain(value: Any) -> Any:
     """Return a new JSON value of an object or a model."""
     return json_codec.loads(json_codec.dumps(value, default=json_default))
+
+
+def _can_be_encoded(obj: KubeObject) -> bool:
+    """Return whether an object can be encoded: with fewer levels than can be decoded."""
+    try:
+        json_codec.dumps(obj.to_dict())
+    except TypeError:
+        return False
+
+    return True
 
 
 def _warnings_of(result: object, name: str) -> list[str]:

@@ -161,6 +161,19 @@ async def test_review_of_a_refusal_has_its_status() -> None:
     assert counts.results == {("check.sites.example.com", "denied"): 1}
 
 
+async def test_object_that_is_nested_too_deeply_to_be_changed_is_refused() -> None:
+    nested: Any = 1
+    for _ in range(300):
+        nested = [nested]
+
+    given = review(object={**SITE, "spec": {"image": "blog:1", "x": nested}})
+    status, body = await answered(Webhooks(HOOKS), FILL, given)
+
+    assert status == 200
+    assert body["response"]["status"]["code"] == 400
+    assert "nested too deeply" in body["response"]["status"]["message"]
+
+
 async def test_review_tells_the_function_about_the_user() -> None:
     _, body = await answered(Webhooks(HOOKS), CHECK, review("user", dryRun=True))
 
