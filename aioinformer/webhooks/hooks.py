@@ -258,6 +258,8 @@ class AdmissionHook:
     ) -> AdmissionResponse:
         """Call the function as for a write, without a server. For tests.
 
+        As API servers do, it adds the namespace `default` to objects without one.
+
         ::
 
             answer = await check_image.review({"metadata": ..., "spec": ...})
@@ -280,8 +282,8 @@ class AdmissionHook:
         Cancellation:
             Safe.
         """
-        new = None if obj is None else KubeObject.of(obj)
-        before = None if old is None else KubeObject.of(old)
+        new = None if obj is None else self._in_cluster(obj)
+        before = None if old is None else self._in_cluster(old)
         subject = new or before
         if subject is None:
             raise OptionsError("review() needs an object: pass obj, old, or both")
@@ -308,6 +310,15 @@ class AdmissionHook:
             dry_run=dry_run,
         )
         return await self.answer(request, Calls())
+
+    def _in_cluster(self, obj: Mapping[str, Any] | bytes) -> KubeObject:
+        """Return an object as an API server sends it: with a namespace, if it can have one."""
+        given = KubeObject.of(obj)
+        if given.namespace or not self.resource.namespaced:
+            return given
+
+        metadata = {**(given.get("metadata") or {}), "namespace": "default"}
+        return KubeObject.of({**given, "metadata": metadata})
 
     async def answer(
         self, request: AdmissionRequest, calls: Calls

@@ -176,6 +176,28 @@ async def test_request_tells_about_the_write() -> None:
     assert repr(delete) == "<AdmissionRequest DELETE sites.example.com 'shop/blog'>"
 
 
+async def test_review_adds_the_namespace_that_objects_have_in_a_cluster() -> None:
+    @validating(SITES)
+    def tell(site: KubeObject, request: AdmissionRequest) -> list[str]:
+        old = request.old_object
+        assert old is not None
+        return [site.key, old.key, request.namespace, site["metadata"]["namespace"]]
+
+    given = {"metadata": {"name": "blog"}}
+    assert (await tell.review(given, given)).warnings == (
+        "default/blog",
+        "default/blog",
+        "default",
+        "default",
+    )
+
+    @validating(Resource("example.com", "v1", "zones", "Zone", namespaced=False))
+    def tell_zone(zone: KubeObject) -> str:
+        return zone.key
+
+    assert (await tell_zone.review(given)).warnings == ("blog",)
+
+
 async def test_review_refuses_operations_that_are_not_registered() -> None:
     @validating(SITES)
     async def check(obj: KubeObject) -> None: ...
