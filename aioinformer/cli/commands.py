@@ -601,15 +601,12 @@ def apiserver(
 
 @aioinformer.command()
 @click.argument("hooks", metavar="MODULE:NAME")
+@click.option("--service", callback=given, help="Service of the webhook server.")
+@click.option("-n", "--namespace", callback=given, help="Namespace of the service.")
 @click.option(
-    "--service", required=True, callback=given, help="Service of the webhook server."
-)
-@click.option(
-    "-n",
-    "--namespace",
-    required=True,
+    "--url",
     callback=given,
-    help="Namespace of the service.",
+    help="URL of the server, instead of a service: for a test server.",
 )
 @click.option(
     "--port",
@@ -634,8 +631,9 @@ def apiserver(
 def webhooks(
     hooks: str,
     *,
-    service: str,
-    namespace: str,
+    service: str | None,
+    namespace: str | None,
+    url: str | None,
     port: int,
     ca_file: str | None,
     cert_manager: bool,
@@ -646,9 +644,10 @@ def webhooks(
     NAME is a WebhookServer of the module, or a list of functions that are decorated by
     validating, mutating or conversion. The module is imported from the current folder
     or an installed package. The manifests are a ValidatingWebhookConfiguration, a
-    MutatingWebhookConfiguration, and spec.conversion of CRDs, which must exist. Without
-    --ca-file and --cert-manager, something else must add the caBundle. Never pass them
-    to kubectl delete, which would delete the CRDs, too.
+    MutatingWebhookConfiguration, and spec.conversion of CRDs, which must exist. They
+    are named as the service, or with --url as the module. Without --ca-file and
+    --cert-manager, something else must add the caBundle. Never pass them to kubectl
+    delete, which would delete the CRDs, too.
 
     \b
     Example:
@@ -660,8 +659,9 @@ def webhooks(
 
     options = it.WebhooksOptions(
         hooks=hooks,
-        service=service,
-        namespace=namespace,
+        service=service or "",
+        namespace=namespace or "",
+        url=url or "",
         port=port,
         ca_file=ca_file,
         cert_manager=cert_manager,

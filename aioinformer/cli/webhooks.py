@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.cli.checks.rbac_rules import as_yaml
 from aioinformer.cli.error_messages import CommandError
-from aioinformer.cli.output import print_text
+from aioinformer.cli.output import print_error, print_text
 from aioinformer.errors import OptionsError
 from aioinformer.webhooks import WebhookServer, webhook_manifests
 
@@ -27,11 +27,14 @@ class WebhooksOptions:
     hooks: str
     """Place of the webhooks: `MODULE:NAME`."""
 
-    service: str
-    """Service of the pods that serve them."""
+    service: str = ""
+    """Service of the pods that serve them; empty with a URL."""
 
-    namespace: str
+    namespace: str = ""
     """Namespace of the service."""
+
+    url: str = ""
+    """URL of the server, instead of a service."""
 
     port: int = 443
     """Port of the service."""
@@ -51,11 +54,14 @@ async def print_manifests(options: WebhooksOptions) -> int:
             option is invalid.
     """
     hooks = _load(options.hooks)
+    module = options.hooks.partition(":")[0]
     try:
         documents = webhook_manifests(
             hooks,
+            name=options.service or module.replace("_", "-").lower(),
             service=options.service,
             namespace=options.namespace,
+            url=options.url,
             port=options.port,
             ca=_read(options.ca_file),
             cert_manager=options.cert_manager,
@@ -64,6 +70,13 @@ async def print_manifests(options: WebhooksOptions) -> int:
         raise CommandError(f"{exc}.") from exc
 
     print_text(as_yaml(documents).rstrip())
+    plain = options.url.startswith("http:")
+    if not (options.ca_file or options.cert_manager or plain):
+        print_error(
+            "the manifests have no caBundle, so an API server does not trust the "
+            "webhooks: pass --ca-file or --cert-manager, or add it"
+        )
+
     return 0
 
 

@@ -210,6 +210,30 @@ def test_command_prints_the_manifests_of_a_module(folder: Path, name: str) -> No
     assert documents[0]["webhooks"][0]["clientConfig"]["caBundle"]
 
 
+def test_command_warns_of_manifests_without_a_ca(folder: Path) -> None:
+    options = ["made_up_operator:HOOKS", "--service", "sites", "-n", "prod"]
+    for more, warns in (([], True), (["--cert-manager"], False)):
+        result = CliRunner().invoke(aioinformer, ["webhooks", *options, *more])
+        assert result.exit_code == 0
+        assert ("no caBundle" in result.stderr) is warns
+        assert "no caBundle" not in result.stdout
+
+
+def test_command_prints_the_manifests_of_a_url(folder: Path) -> None:
+    options = ["made_up_operator:check", "--url", "http://127.0.0.1:9443"]
+    result = CliRunner().invoke(aioinformer, ["webhooks", *options])
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    document = yaml.safe_load(result.stdout)
+    assert document["metadata"]["name"] == "made-up-operator"
+    client = document["webhooks"][0]["clientConfig"]
+    assert client == {"url": f"http://127.0.0.1:9443{check.path}"}
+
+    result = CliRunner().invoke(aioinformer, ["webhooks", "made_up_operator:check"])
+    assert result.exit_code == 2
+    assert "either a service or a url" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
