@@ -431,6 +431,7 @@ class Manager(Lifecycle, WebLifespan):
         - `/debug`: informers, queues, running reconciles with their causes, and failing
           requests with the time of their next attempt. It shows names of objects and
           classes of errors. With `?format=json` it is JSON.
+        - `/`: the list of these paths.
 
         The port is open before anything else starts, and until everything has ended.
         Requests are neither authenticated nor logged.

@@ -13,17 +13,17 @@ from aioinformer.web.debug import debug_responders
 from aioinformer.web.health import health_responders, report_of
 from aioinformer.web.metrics import metrics_responders
 from aioinformer.web.recording import recording_responders
-from aioinformer.web.responses import refusal
+from aioinformer.web.responses import HTTPResponse, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from aioinformer.controller.manager import Manager
     from aioinformer.metrics import MetricsSink
     from aioinformer.recording import Recorder
     from aioinformer.web.dashboard.app import DashboardOptions
     from aioinformer.web.debug import Tables, Value
-    from aioinformer.web.responses import EndpointRequest, HTTPResponse, Responder
+    from aioinformer.web.responses import EndpointRequest, Responder
 
 __all__ = ["Serving", "default_sink"]
 
@@ -93,6 +93,8 @@ class Serving:
 
         if recorder is not None:
             self.responders |= recording_responders(recorder)
+
+        self.responders["/"] = _list_of([*self.responders, *self._mounts])
 
     def __repr__(self) -> str:
         return f"<Serving {self._host or '*'}:{self.port}>"
@@ -210,6 +212,17 @@ def default_sink() -> MetricsSink | None:
         return PrometheusSink()
     except OptionsError:
         return None
+
+
+def _list_of(paths: Iterable[str]) -> Responder:
+    """Return the responder of a list of paths, each in a line."""
+    distinct = sorted({it.rstrip("/") for it in paths})
+    body = "".join(f"{it}\n" for it in distinct).encode()
+
+    async def show(_: EndpointRequest) -> HTTPResponse:
+        return HTTPResponse(200, body)
+
+    return show
 
 
 def _responders_of(metrics: MetricsSink | None) -> dict[str, Responder]:

@@ -79,10 +79,20 @@ async def test_manager_serves_health_metrics_and_debug_page(
         await asyncio.sleep(1)
         pages = {
             path: await read(port, path)
-            for path in ("/livez", "/readyz", "/metrics", "/debug", "/debug/", "/x")
+            for path in (
+                "/",
+                "/livez",
+                "/readyz",
+                "/metrics",
+                "/debug",
+                "/debug/",
+                "/x",
+            )
         }
 
+    assert pages["/"][1] == "/debug\n/livez\n/metrics\n/readyz\n"
     assert {path: status for path, (status, _) in pages.items()} == {
+        "/": 200,
         "/livez": 200,
         "/readyz": 200,
         "/metrics": 200,
