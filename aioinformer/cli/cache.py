@@ -19,6 +19,7 @@ from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.output import counted, print_error, print_text
 from aioinformer.cli.yaml_output import document
 from aioinformer.errors import CacheError
+from aioinformer.model.deep_json import decode_encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,14 +88,14 @@ async def show(key: str, directory: str, *, secrets: bool) -> int:
             if found is None:
                 continue
 
-            body = found.to_dict()
+            body, truncated = decode_encodable(found.raw)
             if not secrets and store.has_secrets:
                 _hide(body)
 
             header = store.env.header
             state = "" if store.confirmed else ", unconfirmed"
             print_text(f"---\n# {path.name}, version {header.version}{state}")
-            print_text(document(body).rstrip())
+            print_text(document(body, truncated=truncated).rstrip())
             shown += 1
 
     if not shown:

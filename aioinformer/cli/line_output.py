@@ -6,7 +6,6 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn, Protocol, assert_never
 
-from aioinformer import json_codec
 from aioinformer.cli.columns import fitted, line_of_cells, widened
 from aioinformer.cli.error_messages import message_of, trouble_of
 from aioinformer.cli.output import one_line, print_error, write
@@ -103,8 +102,8 @@ class NameLines:
 
 
 def _in_one_line(obj: KubeObject) -> bytes:
-    # Servers send one line, unless a proxy has reformatted it.
-    return json_codec.dumps(obj.to_dict()) if b"\n" in obj.raw else obj.raw
+    # Servers send one line, unless a proxy has reformatted it. Strings have no line ends.
+    return obj.raw.replace(b"\n", b" ")
 
 
 def event_of(event: Notification) -> tuple[str, KubeObject]:

@@ -24,7 +24,7 @@ from aioinformer.cli.output import (
     write,
 )
 from aioinformer.cli.parameters import seconds_in
-from aioinformer.cli.yaml_output import document
+from aioinformer.cli.yaml_output import object_document
 from aioinformer.controller.changed_fields import (
     changed_fields,
     field_manager,
@@ -32,6 +32,7 @@ from aioinformer.controller.changed_fields import (
     shown_field,
 )
 from aioinformer.errors import DecodeError
+from aioinformer.model.deep_json import decode_encodable
 from aioinformer.model.times import human_duration
 from aioinformer.recording.history import History
 from aioinformer.recording.playback import replay
@@ -248,10 +249,12 @@ def diff(options: LogOptions) -> Iterator[str]:
 def differences(before: KubeObject, after: KubeObject) -> list[str]:
     """Return what differs: `status.phase: "Pending" -> "Running" (kubelet)`."""
     try:
-        old, new = before.to_dict(), after.to_dict()
         paths = sorted(changed_fields(before, after), key=shown_field)
+        old, new = (decode_encodable(it.raw)[0] for it in (before, after))
     except DecodeError as exc:
         return [f"cannot be compared: {exc}"]
+    except RecursionError:
+        return ["cannot be compared: nested too deeply"]
 
     lines = []
     for path in paths:
@@ -438,7 +441,7 @@ def _state(
 
     for name, obj in found.items():
         yield f"---\n# {name}, version {obj.resource_version}"
-        yield document(obj.to_dict()).rstrip()
+        yield object_document(obj).rstrip()
 
 
 def _line(history: History, step: Step, output: str) -> str | bytes:
@@ -452,8 +455,8 @@ def _line(history: History, step: Step, output: str) -> str | bytes:
             "type": step.kind,
         }
         body |= {"text": step.text} if step.text else {}
-        body |= {} if obj is None else {"object": obj.to_dict()}
-        return json_codec.dumps(body)
+        line = json_codec.dumps(body)
+        return line if obj is None else b'%b,"object":%b}' % (line[:-1], obj.raw)
 
     head = f"{moment:%H:%M:%S.%f}"[:-3] + f"  {name}  {step.kind}"
     if obj is None:
@@ -462,7 +465,7 @@ def _line(history: History, step: Step, output: str) -> str | bytes:
     head += f"  {obj.key}  {obj.resource_version}"
     head += f"  ({step.text})" if step.text else ""
     if output == "yaml":
-        return f"---\n# {one_line(head)}\n{document(obj.to_dict()).rstrip()}"
+        return f"---\n# {one_line(head)}\n{object_document(obj).rstrip()}"
 
     lines = []
     if step.kind == "MODIFIED" and step.before is not None:
@@ -514,7 +517,7 @@ def page(history: History, title: str, steps: Iterable[Step]) -> Iterator[str]:
                 items = map(escape, map(one_line, differences(step.before, obj)))
                 yield f"<ul>{''.join(f'<li><code>{it}</code>' for it in items)}</ul>"
 
-            yaml = escape(document(obj.to_dict()).rstrip())
+            yaml = escape(object_document(obj).rstrip())
             yield f"<details><summary>whole object</summary><pre>{yaml}</pre></details>"
 
         yield "</details>"

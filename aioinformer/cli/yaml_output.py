@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from aioinformer.cli.line_output import event_of
+from aioinformer.model.deep_json import LEVELS, decode_encodable
 from aioinformer.model.yaml_values import YAMLDumper
 from aioinformer.tables.columns import harmless
 
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from aioinformer.informer.notifications import Notification
+    from aioinformer.model import KubeObject
 
-__all__ = ["YAMLDocuments", "document"]
+__all__ = ["YAMLDocuments", "document", "object_document"]
 
 _NEVER_WRAP = 1_000_000
 
@@ -40,16 +42,28 @@ class YAMLDocuments:
         """Return the documents for these changes."""
         del now
         pairs = map(event_of, events)
-        return "".join(
-            f"---\n# {kind}\n{document(obj.to_dict())}" for kind, obj in pairs
-        )
+        return "".join(f"---\n# {kind}\n{object_document(obj)}" for kind, obj in pairs)
 
 
-def document(body: dict[str, Any]) -> str:
-    """Return a body as YAML."""
+def object_document(obj: KubeObject) -> str:
+    """Return an object as YAML.
+
+    Raises:
+        DecodeError: If it cannot be decoded.
+    """
+    body, truncated = decode_encodable(obj.raw)
+    return document(body, truncated=truncated)
+
+
+def document(body: dict[str, Any], *, truncated: bool = False) -> str:
+    """Return a body as YAML, with a comment if it is that of `decode_encodable`."""
     text = _encoded(body, allow_unicode=True)
-    # Only escaped, characters that control a terminal keep their value.
-    return text if harmless(text) == text else _encoded(body, allow_unicode=False)
+    if harmless(text) != text:
+        # Only escaped, characters that control a terminal keep their value.
+        text = _encoded(body, allow_unicode=False)
+
+    note = f"# Values nested deeper than {LEVELS} levels are left out.\n"
+    return text + note if truncated else text
 
 
 def _encoded(body: dict[str, Any], *, allow_unicode: bool) -> str:

@@ -2,7 +2,7 @@
 
 Decoders fail at about 1,000 levels, but an API server stores custom objects that nest
 deeper. The functions here take time for each bracket, so they are used only after a
-decoder has failed.
+decoder or an encoder has failed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from aioinformer import json_codec
 from aioinformer.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LEVELS", "check_json", "json_field", "truncate_nesting"]
+__all__ = [
+    "LEVELS",
+    "check_json",
+    "decode_encodable",
+    "json_field",
+    "truncate_nesting",
+]
 
 LEVELS: Final = 100
 """Levels of JSON that `truncate_nesting` keeps. Decoders can read them at any call depth."""
@@ -43,6 +50,32 @@ def check_json(text: bytes | memoryview) -> None:
     except RecursionError:
         truncate_nesting(bytes(text))
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise DecodeError(f"not JSON: {exc}") from exc
+
+
+def decode_encodable(text: bytes) -> tuple[Any, bool]:
+    """Decode JSON so that the value can be encoded again.
+
+    Encoders fail at fewer levels than decoders: at 255, and those of YAML soon after.
+
+    Returns:
+        The value, and whether it has null in place of values nested deeper than
+        `LEVELS`.
+
+    Raises:
+        DecodeError: If it is not JSON.
+    """
+    try:
+        value = json_codec.loads(text)
+        json_codec.dumps(value)
+    except (json_codec.JSONDecodeError, TypeError, RecursionError):
+        text = truncate_nesting(text)
+    else:
+        return value, False
+
+    try:
+        return json_codec.loads(text), True
+    except json_codec.JSONDecodeError as exc:
         raise DecodeError(f"not JSON: {exc}") from exc
 
 

@@ -335,8 +335,8 @@ class KubeObject(
     def _has_equal_json(self, other: KubeObject) -> bool:
         try:
             return self._decoded() == other._decoded()
-        except DecodeError:
-            return False  # one is malformed, and their bytes differ
+        except (DecodeError, RecursionError):
+            return False  # one is malformed or too deep, and their bytes differ
 
     # Those of a struct would compare identities instead of JSON.
     __ne__: ClassVar[Callable[[object, object], bool]] = object.__ne__

@@ -227,19 +227,24 @@ def parsed(text: bytes) -> Header | InformerLine | Line:
         DecodeError: If it is not a line of a recording, or of a later format.
     """
     try:
-        if text.startswith(_HEADER):
-            header = _decode_header(text)
-            if header.aioinformer_recording > FORMAT:
-                raise DecodeError(
-                    f"recording has the format {header.aioinformer_recording}, and this "
-                    f"version reads up to {FORMAT}: use a newer aioinformer"
-                )
-
-            return header
-
-        line = _decode(text)
-        return _decode_informer(text) if line.e == "INFORMER" else line
-    except RecursionError:  # of an object that no decoder reads as a whole
-        return _decode(truncate_nesting(text))
+        try:
+            return _decoded(text)
+        except RecursionError:  # of an object that no decoder reads as a whole
+            return _decoded(truncate_nesting(text))
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise DecodeError(f"not a line of a recording: {exc}") from exc
+
+
+def _decoded(text: bytes) -> Header | InformerLine | Line:
+    if text.startswith(_HEADER):
+        header = _decode_header(text)
+        if header.aioinformer_recording > FORMAT:
+            raise DecodeError(
+                f"recording has the format {header.aioinformer_recording}, and this "
+                f"version reads up to {FORMAT}: use a newer aioinformer"
+            )
+
+        return header
+
+    line = _decode(text)
+    return _decode_informer(text) if line.e == "INFORMER" else line

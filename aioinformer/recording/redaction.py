@@ -171,11 +171,12 @@ class Redaction:
 
                 if self.hash_names:
                     self._hash_names(body)
-            except (ValueError, RecursionError, DecodeError):
-                # What cannot be read cannot be redacted.
-                body = self._identity(obj)
 
-            return json_codec.dumps(body)
+                return json_codec.dumps(body)
+            except (ValueError, TypeError, RecursionError, DecodeError):
+                # What cannot be read cannot be redacted. Nor can what nests so deeply
+                # that it cannot be encoded again, which is a TypeError.
+                return json_codec.dumps(self._identity(obj))
 
         return redacted
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cli_helpers import status
 from conftest import pod
+from json_helpers import nested
 
 from aioinformer.cli.line_output import JSONLines, NameLines, TableLines, outage_line
 from aioinformer.errors import HistoryReset, TransportError
@@ -48,6 +49,14 @@ def test_table_lines_start_with_event_type() -> None:
         "MODIFIED   shop        web-0   0/1     Pending   0          60s",
         "DELETED    shop        web-0   0/1     Pending   0          60s",
     ]
+
+
+def test_json_lines_are_lines_however_deep_an_object_of_several_lines_nests() -> None:
+    body = b'{"metadata":{"name":"a\\n"},\n"x":%b}' % nested(400)
+    lines = JSONLines().of([Added(KubeObject.of(body))], NOW)
+
+    assert lines.count(b"\n") == 1
+    assert json.loads(lines)["object"] == json.loads(body)
 
 
 def test_table_lines_print_header_once() -> None:

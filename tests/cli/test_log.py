@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from json_helpers import nested
 
 from aioinformer.cli import log
 from aioinformer.cli.commands import aioinformer as command_line
@@ -45,7 +46,7 @@ def options(tmp_path: Path) -> LogOptions:
     by_kubelet = json.loads(pod("web", 5, "Running"))
     by_kubelet["metadata"]["managedFields"] = [manager]
     lines = [
-        encoded(Header(aioinformer_recording=1, started="2026-01-31T09:00:00Z")),
+        HEADER,
         encoded(
             InformerLine(
                 t=0, e="INFORMER", s=0, name="pods in shop", plural="pods", kind="Pod"
@@ -65,10 +66,19 @@ def options(tmp_path: Path) -> LogOptions:
             "MODIFIED", 90.0, 0, pod("web", 10, "Failed", spec={"a": "x" * 99})
         ),
     ]
+    return recorded(path, *lines)
+
+
+def recorded(path: Path, *lines: bytes) -> LogOptions:
+    """Write a recording of these lines."""
     file = LogFile(path)
     file.write(b"".join(lines))
     file.close()
     return LogOptions(files=(str(path),))
+
+
+HEADER = encoded(Header(aioinformer_recording=1, started="2026-01-31T09:00:00Z"))
+PODS_LINE = encoded(InformerLine(t=0, e="INFORMER", s=0, name="pods", plural="pods"))
 
 
 def shown(options: LogOptions, key: str = "", at: str = "", **more: str) -> str:
@@ -158,6 +168,31 @@ def test_grep_and_diff(options: LogOptions) -> None:
         "~ pods in shop shop/web",
         '    status.phase: "Pending" -> "Running" (kubelet)',
     ]
+
+
+@pytest.mark.parametrize("depth", [253, 400, 980, 5000])
+def test_objects_of_any_depth_are_shown(tmp_path: Path, depth: int) -> None:
+    bodies = [
+        b'{"metadata":{"name":"a"},"x":%b}' % nested(it) for it in (depth, depth + 1)
+    ]
+    options = recorded(
+        tmp_path / "it.alog",
+        HEADER,
+        PODS_LINE,
+        plain_line("LIST", 1.0, 0, n=1, version="4"),
+        change_line("LISTED", 1.0, 0, bodies[0]),
+        change_line("MODIFIED", 2.0, 0, bodies[1]),
+    )
+    assert "MODIFIED  a" in shown(options, "a")
+    for output in ("json", "yaml", "html"):
+        assert "MODIFIED" in shown(options, "a", output=output)
+
+    assert "a: null" in shown(options, "a", "2")
+    assert [it[:3] for it in log.diff(options)] in ([], ["~ p"])
+    if depth < 900:  # deeper ones are cut off when they are read
+        last = list(log.show(LogOptions(files=options.files, output="json")))[-1]
+        assert json.loads(last)["object"] == json.loads(bodies[1])
+        assert "# Values nested deeper" in shown(options, "a", "2")
 
 
 def test_damage_is_told_by_all_commands(

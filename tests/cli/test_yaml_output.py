@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
+from json_helpers import nested
 
 from aioinformer.cli.yaml_output import YAMLDocuments
 from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.model import KubeObject
+from aioinformer.model.resources import PODS
 from aioinformer.tables.columns import harmless
+from aioinformer.watch.decoding import ObjectDecoder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -36,6 +39,16 @@ def test_yaml_documents_are_kubectls_after_a_comment() -> None:
         "metadata:\n  name: one\n  creationTimestamp: '2026-01-01T00:00:00Z'\n"
         "data:\n  text: |\n    first\n    second\n  'on': 'yes'\n"
     )
+
+
+@pytest.mark.parametrize("depth", [250, 400, 5000])
+def test_yaml_documents_leave_out_values_nested_too_deeply(depth: int) -> None:
+    body = b'{"metadata":{"name":"one"},"deep":%b,"last":1}' % nested(depth)
+    obj = ObjectDecoder(PODS).decode(body)
+    text = YAMLDocuments().of([Added(obj)], NOW)
+
+    assert "\nlast: 1\n" in text
+    assert text.endswith("levels are left out.\n") == (depth > 250)
 
 
 @pytest.mark.parametrize(

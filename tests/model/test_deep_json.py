@@ -10,8 +10,15 @@ from each_case import each_case
 from hypothesis import given, settings
 from json_helpers import calls_of, nested, styles, values, written
 
+from aioinformer import json_codec
 from aioinformer.errors import DecodeError
-from aioinformer.model.deep_json import LEVELS, check_json, json_field, truncate_nesting
+from aioinformer.model.deep_json import (
+    LEVELS,
+    check_json,
+    decode_encodable,
+    json_field,
+    truncate_nesting,
+)
 
 
 def within(value: object, levels: int) -> Any:
@@ -48,6 +55,18 @@ def test_truncate_nesting_replaces_deep_values_with_null(value: Any) -> None:
     assert found["name"] == "x"
     assert without(found["a"], LEVELS - 2) is None
     assert without(found["b"], LEVELS - 2) is None
+
+
+@pytest.mark.parametrize("depth", [1, 200, 253, 254, 400, 30_000])
+def test_decoded_json_of_any_depth_can_be_encoded(depth: int) -> None:
+    body = b'{"a":%b}' % nested(depth)
+
+    value, truncated = decode_encodable(body)
+
+    assert truncated == (depth > 253)
+    assert (json_codec.dumps(value) == body) != truncated
+    with pytest.raises(DecodeError):
+        decode_encodable(body[:-1])
 
 
 @pytest.mark.parametrize("depth", [LEVELS - 2, LEVELS - 1, LEVELS, 30_000])

@@ -326,6 +326,16 @@ def test_malformed_object_equals_only_same_bytes() -> None:
     assert obj != sample()
 
 
+def test_deep_objects_with_other_bytes_are_not_equal() -> None:
+    one, other = (
+        KubeObject.of(b'{"metadata":{"name":"a"},"x":%b}' % (nested(depth)))
+        for depth in (1000, 1001)
+    )
+
+    assert one != other
+    assert one == one.__copy__()
+
+
 # ---------------------------------------------------------------- copies, printing
 
 

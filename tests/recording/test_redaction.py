@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from informer_helpers import running, settle
+from json_helpers import nested
 
 from aioinformer import KubeObject, SharedInformer
 from aioinformer.errors import OptionsError
@@ -192,6 +193,16 @@ def test_secret_that_cannot_be_read_is_reduced_to_its_identity() -> None:
     )
     found = Redaction().function_for(SECRETS)(obj)
     assert msgspec.json.decode(found) == {"metadata": {"name": "s", "namespace": "n"}}
+
+
+@pytest.mark.parametrize("rules", [{"fields": ["spec.x"]}, {"hash_names": True}])
+def test_object_that_cannot_be_encoded_again_is_reduced_to_its_identity(
+    rules: dict[str, Any],
+) -> None:
+    raw = b'{"metadata":{"name":"a","uid":"u"},"spec":%b}' % nested(400)
+    redaction = Redaction(**rules)
+    found = msgspec.json.decode(redaction.function_for(PODS)(KubeObject.of(raw)))
+    assert found == {"metadata": {"name": redaction.name("a"), "uid": "u"}}
 
 
 @pytest.mark.parametrize("last", [None, 60])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioinformer import json_codec
 from aioinformer.errors import DecodeError
-from aioinformer.model.deep_json import LEVELS, truncate_nesting
+from aioinformer.model.deep_json import LEVELS, decode_encodable
 from aioinformer.tables.cells import mapping
 from aioinformer.web.dashboard.states import Details
 from aioinformer.web.responses import redacted
@@ -66,7 +66,7 @@ def shown_body(obj: KubeObject, resource: Resource | None) -> ShownBody:
     """
     try:
         text = redacted(obj, resource)
-        body, truncated = _decoded(text)
+        body, truncated = decode_encodable(text)
         hidden = _missing(obj, body) if text != obj.raw else []
     except (DecodeError, RecursionError):
         return ShownBody(_identity(obj), ["all but the identity, as it is unreadable"])
@@ -199,17 +199,6 @@ def _comparable(obj: KubeObject, resource: Resource | None) -> dict[str, Any]:
 
 
 _SECRET_FIELDS: Final = frozenset({"data", "stringData"})
-
-
-def _decoded(text: bytes) -> tuple[dict[str, Any], bool]:
-    """Decode a body. Return it, and whether it nested too deeply for the encoder."""
-    try:
-        body = json_codec.loads(text)
-        json_codec.dumps(body)  # which fails at fewer levels
-    except (json_codec.JSONDecodeError, TypeError, RecursionError):
-        return json_codec.loads(truncate_nesting(text)), True
-
-    return body, False
 
 
 def _missing(obj: KubeObject, shown: dict[str, Any]) -> list[str]:
