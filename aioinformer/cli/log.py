@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer import json_codec
+from aioinformer._tasks import in_thread
 from aioinformer.cli.columns import line_of_cells, widened
 from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.output import (
@@ -301,8 +302,8 @@ async def printed(lines: Iterable[str | bytes]) -> int:
         OSError: If writing fails.
     """
     remaining = iter(lines)
-    # In a thread, as it reads files.
-    while portion := await asyncio.to_thread(list, islice(remaining, _LINES_AT_ONCE)):
+    # In a thread, as it reads files. The process exits without waiting for it.
+    while portion := await in_thread(lambda: [*islice(remaining, _LINES_AT_ONCE)]):
         ended = [it + (b"\n" if isinstance(it, bytes) else "\n") for it in portion]  # type: ignore[operator]
         await write(*ended)
 

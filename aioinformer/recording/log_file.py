@@ -36,6 +36,9 @@ _HASH_LOG: Final = 17
 # After so many bytes a new frame begins, so that a damaged one does not take all.
 _FRAME_BYTES: Final = 256 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
+# Of an object. A server stores 3 MiB at most, and the marks of a redaction, in place of
+# short values, can make that ten times as large. A few KB of a file can expand to more.
+_MOST_LINE: Final = 64 * 1024 * 1024
 # Of the format of zstd frames, RFC 8878.
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 # The beginning of a frame of `compressor()`: it has a checksum, and that window.
@@ -304,7 +307,9 @@ def read_lines(
 ) -> Generator[list[bytes], None, None]:
     """Read the lines of a file, in portions. A line that is cut off is left out.
 
-    An empty line stands for a part that was skipped.
+    An empty line stands for a part that was skipped. A portion is empty if no line ends
+    in it, so that readers can stop. Of a line that is too long, only the beginning is
+    read, which is no JSON.
 
     Args:
         path: Path of the file.
@@ -316,19 +321,44 @@ def read_lines(
         OSError: If it cannot be read.
     """
     reader = TextReader() if reader is None else reader
-    rest = b""
+    begun = _BegunLine()
     for text in _texts(path, reader):
-        if not text:
-            rest = b""  # what follows does not continue the line
+        if text:
+            yield begun.lines_with(text)
+        else:
+            begun = _BegunLine()  # what follows does not continue the line
             yield [b""]
-            continue
-
-        *lines, rest = (rest + text).split(b"\n")
-        if lines:
-            yield lines
 
     if not reader.frames and path.stat().st_size:
         raise RecordingError(f"{path} is not a recording: it has no zstd frames")
+
+
+class _BegunLine:
+    """Line whose end was not read yet."""
+
+    def __init__(self) -> None:
+        # Joined at its end only: otherwise each piece would copy those before it.
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def lines_with(self, text: bytes) -> list[bytes]:
+        """Add a text that follows; return the lines that have ended, without empty ones."""
+        first, *more = text.split(b"\n")
+        self._add(first)
+        if not more:
+            return []
+
+        *lines, rest = [b"".join(self._pieces), *more]
+        self._pieces, self._size = [], 0
+        self._add(rest)
+        return [it for it in lines if it]
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > _MOST_LINE:
+            del self._pieces[1:]
+        elif piece:
+            self._pieces.append(piece)
 
 
 def _texts(path: Path, reader: TextReader) -> Iterator[bytes]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 from collections import deque
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -364,14 +366,18 @@ class Replay:
 
     async def _peek(self) -> Happening | None:
         while not self._next and not self._ended:
-            await in_thread(self._read)
+            stopped = threading.Event()
+            await in_thread(partial(self._read, stopped), stop=stopped.set)
 
         return self._next[0] if self._next else None
 
-    def _read(self) -> None:
+    def _read(self, stopped: threading.Event) -> None:
         """Read some entries, as a thread for each line would take longer than that."""
         try:
             while not self._ended and len(self._next) < _ENTRIES:
+                if stopped.is_set():
+                    return
+
                 lines = next(self._portions, None)
                 if lines is None:
                     self._next.extend(self._order.finish())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -16,6 +19,7 @@ from aioinformer.cli import log
 from aioinformer.cli.commands import aioinformer as command_line
 from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.log import LogOptions
+from aioinformer.cli.running import INTERRUPTED, run
 from aioinformer.recording.lines import (
     Header,
     InformerLine,
@@ -26,6 +30,9 @@ from aioinformer.recording.lines import (
 from aioinformer.recording.log_file import LogFile
 from aioinformer.recording.redaction import Redaction
 from aioinformer.recording.sinks import FileSink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def pod(name: str, version: int, phase: str, **more: Any) -> bytes:
@@ -206,6 +213,25 @@ def test_damage_is_told_by_all_commands(
             capsys.readouterr().err
             == "aioinformer: 7 bytes cannot be read, and are left out.\n"
         )
+
+
+@pytest.mark.realtime
+def test_signal_ends_a_command_that_reads_for_long() -> None:
+    ended = threading.Event()
+    waited: list[bool] = []
+
+    def lines() -> Iterator[str]:
+        waited.append(not ended.wait(20))
+        yield ""
+
+    async def command() -> int:
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.1, signal.raise_signal, signal.SIGINT)
+        return await log.printed(lines())
+
+    assert run(command) == INTERRUPTED
+    assert not waited
+    ended.set()
 
 
 def test_ls_tells_what_all_parts_hide(tmp_path: Path) -> None:

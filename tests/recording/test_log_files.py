@@ -161,6 +161,40 @@ def test_unreadable_lines_are_counted_and_left_out(tmp_path: Path) -> None:
     assert history.reading.end == 3.0
 
 
+def test_line_that_is_too_long_is_unreadable(tmp_path: Path) -> None:
+    path = tmp_path / "it.alog"
+    header = encoded(Header(aioinformer_recording=1, started="2026-01-31T09:00:00Z"))
+    long, longer = (
+        plain_line("NEW", 1.0, text="x" * size * 1024 * 1024) for size in (60, 64)
+    )
+    written(path, [header, long, longer, plain_line("END", 3.0)])
+    history = History([path])
+    assert [it.kind for it in history.steps()] == ["NEW", "END"]
+    assert history.reading.unreadable == 1
+    assert [] in list(read_lines(path))  # readers can stop within it
+
+
+@pytest.mark.realtime
+async def test_replay_goes_on_after_it_was_cancelled_while_it_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "it.alog"
+    header = encoded(Header(aioinformer_recording=1, started="2026-01-31T09:00:00Z"))
+    # As many entries as are read at once, and a later one.
+    first = plain_line("NEW", 1.0) * 2000 + plain_line("NEW", 20.0)
+    begin = written(path, [header, first])
+    takes_long = zstandard.ZstdCompressor().compress(b"x" * 40_000_000) * 50
+    path.write_bytes(begin + takes_long)
+    written(path, [b"\n", plain_line("END", 30.0)])
+    async with replay(path) as played:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await played.run()
+
+        await played.run()
+        assert (played.time, played.ended) == (30.0, True)
+
+
 # ---------------------------------------------------------------- recorders
 
 
