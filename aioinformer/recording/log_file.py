@@ -7,6 +7,7 @@ is readable up to its last flush. A program that continues a file begins a new f
 from __future__ import annotations
 
 import os
+import stat
 import weakref
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -78,7 +79,7 @@ class LogFile:
 
     Raises:
         OptionsError: If the package for zstd is not installed.
-        RecordingError: If another recorder writes it.
+        RecordingError: If another recorder writes it, or another user owns it.
         OSError: If the file cannot be opened.
 
     Attributes:
@@ -94,9 +95,11 @@ class LogFile:
         self.raw_bytes: int = 0
         # Recordings may have what only their owner may read.
         self._file: BinaryIO = open(path, "ab", buffering=0, opener=_private)  # noqa: SIM115 - closed by close()
-        if _is_locked(self._file.fileno()):
+        try:
+            _claim(self._file.fileno(), path)
+        except BaseException:
             self._file.close()
-            raise RecordingError(f"another recorder writes to {path}")
+            raise
 
         self.bytes: int = os.fstat(self._file.fileno()).st_size
         self._frame: Any = None
@@ -163,19 +166,33 @@ if os.name == "posix":
     os.register_at_fork(after_in_child=_close_in_fork)
 
 
-def _is_locked(descriptor: int) -> bool:
-    """Lock a file until it is closed; return True if another one has it locked."""
+def _claim(descriptor: int, path: Path) -> None:
+    """Lock a file until it is closed, and make it readable by its owner only.
+
+    Raises:
+        RecordingError: If another recorder has it, or another user owns it.
+        OSError: If its mode cannot be changed.
+    """
     if os.name != "posix":
-        return False
+        return
+
+    status = os.fstat(descriptor)
+    is_file = stat.S_ISREG(status.st_mode)  # no device, and no pipe
+    if is_file and status.st_uid != os.geteuid():
+        raise RecordingError(
+            f"{path} belongs to the user {status.st_uid}, who could read the recording: "
+            "remove it, or record to another file"
+        )
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        raise RecordingError(f"another recorder writes to {path}") from None
     except OSError:  # a file system without locks
         pass
 
-    return False
+    if is_file and status.st_mode & 0o077:
+        os.fchmod(descriptor, 0o600)
 
 
 def _private(path: str, flags: int) -> int:

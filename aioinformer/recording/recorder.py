@@ -252,8 +252,8 @@ class Recorder(Lifecycle):
 
         Raises:
             OptionsError: If it was started before, or an informer has its store on disk.
-            RecordingError: If the file cannot be opened, is no recording, or another
-                recorder writes it.
+            RecordingError: If the file cannot be opened, is no recording, another user
+                owns it, or another recorder writes it.
             InformerStopped: If an informer has ended.
 
         Cancellation:

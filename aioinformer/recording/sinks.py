@@ -303,7 +303,8 @@ class FileSink:
         """Open the file, and continue an existing recording.
 
         Raises:
-            RecordingError: If the file is something else, or another recorder writes it.
+            RecordingError: If the file is something else, another recorder writes it, or
+                another user owns it.
             OSError: If it cannot be opened.
         """
         self._started = began = started

@@ -352,6 +352,30 @@ def test_fork_of_a_program_does_not_keep_its_file(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="files have no modes")
+def test_continued_file_is_readable_by_its_owner_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, link = tmp_path / "it.alog", tmp_path / "link.alog"
+    link.symlink_to(path)
+    for mode in (0o644, 0o660, 0o600, 0o602):
+        path.touch()
+        path.chmod(mode)
+        written(link, TEXT[:1])
+        assert path.stat().st_mode & 0o777 == 0o600
+
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(RecordingError, match=f"belongs to the user {owner}, who could"):
+        LogFile(path)
+
+    assert read(path) == TEXT[:1] * 4
+    device = Path(os.devnull)
+    before = device.stat().st_mode
+    LogFile(device).close()
+    assert device.stat().st_mode == before
+
+
 def test_oldest_files_are_deleted_whatever_their_names_say(tmp_path: Path) -> None:
     for hour in range(3):  # before the clock was set back
         path = tmp_path / f"it-20990101T0{hour}0000.000000Z.alog"
