@@ -83,7 +83,8 @@ class Redaction:
         fields: Paths of fields in all objects, such as `"spec.containers.*.env.*.value"`,
             where `*` stands for all items, or tuples if keys have dots. A whole object
             or list may be named. kubectl's annotation with the last applied
-            configuration is replaced, too, as it repeats fields.
+            configuration and the items in managed fields are replaced, too, as they
+            repeat fields.
         hide_secrets: True to replace the data of Secrets.
         hash_names: True to replace names, namespaces, labels' and annotations' values, and
             texts that may contain names.
@@ -171,6 +172,8 @@ class Redaction:
 
                 if self.hash_names:
                     self._hash_names(body)
+                elif self._paths:
+                    self._hide_items(body)
 
                 return json_codec.dumps(body)
             except (ValueError, TypeError, RecursionError, DecodeError):
@@ -256,13 +259,21 @@ class Redaction:
             else:
                 self._hash_names(it)
 
+    def _hide_items(self, body: dict[str, Any]) -> None:
+        """Replace the items in managed fields, of which a path may have hidden some."""
+        metadata = body.get("metadata")
+        entries = metadata.get("managedFields") if isinstance(metadata, dict) else None
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict) and "fieldsV1" in entry:
+                entry["fieldsV1"] = self._without_items(entry["fieldsV1"])
+
     def _without_items(self, fields: Any) -> Any:
         """Return managed fields without the names and values of items."""
         if not isinstance(fields, dict):
             return fields
 
         return {
-            f'v:"{self.name(key)}"' if key.startswith(_ITEM_KEYS) else key: (
+            f'v:"n{self._mark(key)}"' if key.startswith(_ITEM_KEYS) else key: (
                 self._without_items(it)
             )
             for key, it in fields.items()

@@ -98,6 +98,31 @@ def test_chosen_fields_are_replaced_by_values_of_their_types() -> None:
     assert found["metadata"]["name"] == "web"
 
 
+def test_items_in_managed_fields_do_not_repeat_what_is_replaced() -> None:
+    fields = {
+        "f:tokens": {".": {}, f'v:"{HIDDEN}"': {}, 'v:"other"': {}},
+        "f:users": {f'k:{{"id":"{HIDDEN}"}}': {"f:role": {}}},
+    }
+    body = {
+        "metadata": {
+            "managedFields": [
+                {"manager": "kubectl", "fieldsV1": {"f:spec": fields}},
+                {"manager": "other"},
+                None,
+            ]
+        },
+        "spec": {"tokens": [HIDDEN, "other"], "users": [{"id": HIDDEN, "role": "x"}]},
+    }
+    found = redacted(Redaction(["spec.tokens.*", "spec.users.*.id"]), body, PODS)
+    assert HIDDEN not in str(found)
+    shown = found["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
+    assert len(shown["f:tokens"]) == 3
+    assert [*shown["f:users"].values()] == [{"f:role": {}}]
+    assert redacted(Redaction(), body, PODS) == body
+    for other in ({"managedFields": 1}, None):
+        redacted(Redaction(["spec"]), {"metadata": other}, PODS)
+
+
 def test_names_are_hashed_alike_wherever_they_are() -> None:
     body = {
         "metadata": {
