@@ -55,22 +55,53 @@ _NAME_FIELDS: Final = frozenset(
         "address",
         "currentRevision",
         "updateRevision",
+        "username",
+        "providerID",
+        "nodeID",
+        "volumeHandle",
+        "pool",
     }
 )
 _NAME_ENDINGS: Final = ("Name", ".name", "/name", ".namespace", "/namespace")
 
 # Fields with lists of names.
 _NAME_LISTS: Final = frozenset(
-    {"values", "resourceNames", "namespaces", "hosts", "hostnames", "finalizers"}
+    {
+        "values",
+        "resourceNames",
+        "namespaces",
+        "hosts",
+        "hostnames",
+        "finalizers",
+        "groups",
+        "searches",
+        "addresses",
+        "volumesInUse",
+        "authentication.kubernetes.io/pod-name",
+        "authentication.kubernetes.io/node-name",
+    }
 )
+
+# Fields whose keys are names, as in a PodDisruptionBudget.
+_NAMED_KEYS: Final = frozenset({"disruptedPods"})
 
 # Fields with labels, or what selects them.
 _LABELS: Final = frozenset(
-    {"labels", "annotations", "matchLabels", "selector", "nodeSelector"}
+    {
+        "labels",
+        "annotations",
+        "matchLabels",
+        "selector",
+        "nodeSelector",
+        "deprecatedTopology",
+    }
 )
 
-# Fields whose values are free text or have names as a part of them.
-_TEXTS: Final = frozenset({"message", "note", "selfLink", "fieldPath"})
+# Fields whose values are free text or have names as a part of them, such as the
+# certificates of nodes.
+_TEXTS: Final = frozenset(
+    {"message", "note", "selfLink", "fieldPath", "url", "request", "certificate"}
+)
 
 # Keys of managed fields that have the values of a list's items.
 _ITEM_KEYS: Final = ("k:", "v:")
@@ -252,12 +283,21 @@ class Redaction:
 
             elif key == "fieldsV1":
                 value[key] = self._without_items(it)
-            elif key in _NAME_LISTS and isinstance(it, list):
-                it[:] = [
-                    self.name(each) if isinstance(each, str) else each for each in it
-                ]
+            elif key in _NAMED_KEYS and isinstance(it, dict):
+                value[key] = {self.name(name): each for name, each in it.items()}
+            elif isinstance(it, list):
+                self._hash_items(key, it)
             else:
                 self._hash_names(it)
+
+    def _hash_items(self, key: str, items: list[Any]) -> None:
+        """Replace the names in a list, which is the value of a key."""
+        are_names = key in _NAME_LISTS
+        for place, it in enumerate(items):
+            if not isinstance(it, str):
+                self._hash_names(it)
+            elif are_names and not (key == "addresses" and _is_ip(it)):
+                items[place] = self.name(it)
 
     def _hide_items(self, body: dict[str, Any]) -> None:
         """Replace the items in managed fields, of which a path may have hidden some."""
@@ -267,17 +307,29 @@ class Redaction:
             if isinstance(entry, dict) and "fieldsV1" in entry:
                 entry["fieldsV1"] = self._without_items(entry["fieldsV1"])
 
-    def _without_items(self, fields: Any) -> Any:
-        """Return managed fields without the names and values of items."""
+    def _without_items(self, fields: Any, parent: str = "") -> Any:
+        """Return managed fields, below a parent, without the names and values of items."""
         if not isinstance(fields, dict):
             return fields
 
         return {
-            f'v:"n{self._mark(key)}"' if key.startswith(_ITEM_KEYS) else key: (
-                self._without_items(it)
-            )
+            self._field_key(key, parent): self._without_items(it, key)
             for key, it in fields.items()
         }
+
+    def _field_key(self, key: str, parent: str) -> str:
+        """Return a key of managed fields as it is recorded."""
+        if key.startswith(_ITEM_KEYS):
+            return f'v:"n{self._mark(key)}"'
+
+        field = key.removeprefix("f:")
+        named = field != key and parent.removeprefix("f:") in _NAMED_KEYS
+        return f"f:{self.name(field)}" if named else key
+
+
+def _is_ip(text: str) -> bool:
+    # No name of a host has a colon, or only digits.
+    return ":" in text or text.replace(".", "").isdecimal()
 
 
 def _raw(obj: KubeObject) -> bytes:

@@ -166,7 +166,8 @@ def test_names_are_hashed_in_fields_of_many_kinds() -> None:
                         "f:spec": {
                             'k:{"name":"NAME"}': {"f:image": {}},
                             'v:"NAME"': {},
-                        }
+                        },
+                        "f:status": {"f:disruptedPods": {".": {}, "f:NAME": {}}},
                     },
                 }
             ],
@@ -175,19 +176,41 @@ def test_names_are_hashed_in_fields_of_many_kinds() -> None:
             "holderIdentity": "NAME_1",
             "tls": [{"hosts": ["NAME"]}],
             "csi": {"volumeAttributes": {"csi.storage.k8s.io/pod.name": "NAME"}},
-            "podAffinity": [{"namespaces": ["NAME"]}],
+            "podAffinity": [{"namespaces": ["NAME", {"name": "NAME"}]}],
+            "username": "system:serviceaccount:NAME:x",
+            "groups": ["system:serviceaccounts:NAME"],
+            "extra": {"authentication.kubernetes.io/pod-name": ["NAME"]},
+            "request": "NAME",
+            "providerID": "kind://NAME",
+            "drivers": [{"nodeID": "NAME"}],
+            "dnsConfig": {"searches": ["NAME.svc"]},
         },
+        "endpoints": [
+            {"addresses": ["NAME.internal", "10.0.0.1", "fd00::1"]},
+            {"addresses": [{"address": "NAME"}], "deprecatedTopology": {"x": "NAME"}},
+        ],
+        "webhooks": [{"clientConfig": {"url": "https://NAME.svc/x"}}],
         "involvedObject": {"fieldPath": "spec.containers{NAME}"},
         "status": {
             "selector": "app=NAME",
             "currentRevision": "NAME-6d",
             "addresses": [{"type": "Hostname", "address": "NAME"}],
+            "disruptedPods": {"NAME": "2026-01-01T00:00:00Z"},
+            "volumesInUse": ["kubernetes.io/csi/driver^NAME"],
+            "allocation": {"devices": {"results": [{"pool": "NAME"}]}},
         },
     }
-    found = redacted(Redaction(hash_names=True), body, PODS)
+    redaction = Redaction(hash_names=True)
+    found = redacted(redaction, body, PODS)
     assert "NAME" not in str(found)
+    hashed = redaction.name("NAME")
+    assert found["spec"]["drivers"] == [{"nodeID": hashed}]
+    assert [*found["status"]["disruptedPods"]] == [hashed]
+    assert found["endpoints"][0]["addresses"][1:] == ["10.0.0.1", "fd00::1"]
     (managed,) = found["metadata"]["managedFields"]
     assert managed["manager"] == "kubelet"
+    disrupted = managed["fieldsV1"]["f:status"]["f:disruptedPods"]
+    assert [*disrupted] == [".", f"f:{hashed}"]
     fields = managed["fieldsV1"]["f:spec"]
     assert len(fields) == 2
     assert {"f:image": {}} in fields.values()
