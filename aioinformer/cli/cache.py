@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.cli import FAILED_CHECK, TROUBLE
 from aioinformer.cli.columns import line_of_cells, widened
 from aioinformer.cli.error_messages import CommandError
-from aioinformer.cli.output import counted, print_error, print_text
+from aioinformer.cli.output import counted, one_line, print_error, print_text
 from aioinformer.cli.yaml_output import document
 from aioinformer.errors import CacheError
 from aioinformer.model.deep_json import decode_encodable
@@ -51,7 +51,7 @@ async def ls(directory: str) -> int:
     if _is_store(path):
         with _opened(path) as store:
             for key in sorted(store.contents().objects):
-                print_text(key)
+                print_text(one_line(key))
 
         return 0
 
@@ -60,7 +60,7 @@ async def ls(directory: str) -> int:
     for it in _stores(path):
         try:
             with _opened(it) as store:
-                rows.append(store.row())
+                rows.append([*map(one_line, store.row())])
         except CommandError as exc:
             print_error(str(exc))
             status = TROUBLE
@@ -94,7 +94,8 @@ async def show(key: str, directory: str, *, secrets: bool) -> int:
 
             header = store.env.header
             state = "" if store.confirmed else ", unconfirmed"
-            print_text(f"---\n# {path.name}, version {header.version}{state}")
+            head = one_line(f"{path.name}, version {header.version}{state}")
+            print_text(f"---\n# {head}")
             print_text(document(body, truncated=truncated).rstrip())
             shown += 1
 
@@ -118,7 +119,7 @@ async def stats(directory: str) -> int:
         try:
             with _opened(path) as store:
                 for line in store.lines():
-                    print_text(line)
+                    print_text(one_line(line))
         except CommandError as exc:
             print_error(str(exc))
             status = TROUBLE
@@ -162,7 +163,7 @@ async def verify_here(directory: str) -> int:
         objects, entries = store.env.header.count, store.journal_entries
 
     for line in found[:_MOST_PROBLEMS]:
-        print_text(f"{path.name}: {line}")
+        print_text(one_line(f"{path.name}: {line}"))
 
     if len(found) > _MOST_PROBLEMS:
         more = counted(len(found) - _MOST_PROBLEMS, "more problem")

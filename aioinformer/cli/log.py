@@ -109,7 +109,7 @@ def ls(options: LogOptions) -> Iterator[str]:
     header = reading.header
     assert header is not None
     size = sum(path.stat().st_size for path in map(Path, options.files))
-    yield (
+    yield one_line(
         f"{', '.join(options.files)}: {size:,} bytes, {reading.started:%Y-%m-%d %H:%M:%S} UTC, "
         f"{human_duration(reading.end)}, by {header.program}"
     )
@@ -119,13 +119,13 @@ def ls(options: LogOptions) -> Iterator[str]:
         hidden.append("names are hashed")
 
     if hidden:
-        yield "; ".join(hidden)
+        yield one_line("; ".join(hidden))
 
     rows = [_HEAD]
     for name, count in counts.items():
         cells = [count[kind] for kind in ("ADDED", "MODIFIED", "DELETED", "RELIST")]
         objects = len(history.objects.get(name, {}))
-        rows.append([name, *map(str, (objects, *cells, count["FAILURES"]))])
+        rows.append([one_line(name), *map(str, (objects, *cells, count["FAILURES"]))])
 
     widths = [0] * len(_HEAD)
     for row in rows:
@@ -135,7 +135,7 @@ def ls(options: LogOptions) -> Iterator[str]:
         yield line_of_cells(row, widths).rstrip()
 
     if last_text:
-        yield f"last failure: {last_text}"
+        yield one_line(f"last failure: {last_text}")
 
     if not ended:
         yield "It has no end: it is still being written, or its program was killed."
@@ -237,12 +237,13 @@ def diff(options: LogOptions) -> Iterator[str]:
     for name, key in sorted(first.keys() | now.keys()):
         before, after = first.get((name, key)), now.get((name, key))
         if before is None:
-            yield f"+ {name} {key}"
+            yield one_line(f"+ {name} {key}")
         elif after is None:
-            yield f"- {name} {key}"
+            yield one_line(f"- {name} {key}")
         elif before != after:
-            changes = "".join(f"\n    {it}" for it in differences(before, after))
-            yield f"~ {name} {key}{changes}"
+            yield one_line(f"~ {name} {key}")
+            for it in differences(before, after):
+                yield one_line(f"    {it}")
 
     _warn_of_damage(history)
 
@@ -441,7 +442,8 @@ def _state(
         raise CommandError(f"no object {key!r} at that time.")
 
     for name, obj in found.items():
-        yield f"---\n# {name}, version {obj.resource_version}"
+        head = one_line(f"{name}, version {obj.resource_version}")
+        yield f"---\n# {head}"
         yield object_document(obj).rstrip()
 
 

@@ -16,7 +16,7 @@ from aioinformer import json_codec
 from aioinformer.cli import FAILED_CHECK
 from aioinformer.cli.columns import line_of_cells, widened
 from aioinformer.cli.error_messages import CommandError
-from aioinformer.cli.output import print_error, print_text, write
+from aioinformer.cli.output import one_line, print_error, print_text, write
 from aioinformer.controller.shards.lease import GROUP_LABEL, Flag, Role, ShardLease
 from aioinformer.controller.shards.timing import ShardTiming
 from aioinformer.controller.shards.view import GroupView
@@ -87,7 +87,7 @@ async def status(options: ShardsOptions, target: ConnectionOptions) -> int:
                 print_text("")
 
             for line in group.lines(wall):
-                print_text(line)
+                print_text(one_line(line))
 
     return FAILED_CHECK if any(it.unowned for it in groups) else 0
 

@@ -134,7 +134,7 @@ async def test_show_prints_secrets_only_on_request(
 async def test_show_hides_secrets_in_a_copy_with_another_name(
     pods: SharedInformer, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    copy = root.parent / "backup"
+    copy = root.parent / "backup\nforged: line"
     shutil.copytree(
         store_of(root, "secrets"), copy, ignore=shutil.ignore_patterns("readers")
     )
@@ -144,6 +144,9 @@ async def test_show_hides_secrets_in_a_copy_with_another_name(
     out = capsys.readouterr().out
     assert "(hidden)" in out
     assert "aHVudGVyMg==" not in out
+    assert "\n# backup forged: line, version" in out
+    assert await command.stats(str(copy)) == 0
+    assert capsys.readouterr().out.startswith("backup forged: line:\n")
 
 
 @pytest.mark.parametrize("name", ["lock.mdb", "store.lock"])
