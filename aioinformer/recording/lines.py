@@ -85,8 +85,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
         """
         try:
             return datetime.fromisoformat(self.started).astimezone(UTC)
-        except ValueError as exc:
-            raise DecodeError(f"not a time: {self.started!r}") from exc
+        except (ValueError, OverflowError) as exc:
+            raise DecodeError(f"recording begins at no time: {self.started!r}") from exc
 
 
 class InformerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -150,13 +150,8 @@ class Line(msgspec.Struct, gc=False):
     o: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Kind(msgspec.Struct, gc=False):
-    e: str = ""
-
-
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Line).decode
-_decode_kind: Final = msgspec.json.Decoder(_Kind).decode
 _decode_header: Final = msgspec.json.Decoder(Header).decode
 _decode_informer: Final = msgspec.json.Decoder(InformerLine).decode
 

@@ -120,8 +120,17 @@ class Reading:
         return self._started
 
     def moment(self, t: float) -> datetime:
-        """Return the time of an entry."""
-        return self.started + timedelta(seconds=t)
+        """Return the time of an entry.
+
+        Raises:
+            DecodeError: If it is beyond the year 9999, or before the year 1.
+            RecordingError: If there is no header.
+        """
+        started = self.started
+        try:
+            return started + timedelta(seconds=t)
+        except OverflowError as exc:
+            raise DecodeError(f"{t:g} s after {started} is no time") from exc
 
     def feed(self, lines: Iterable[bytes]) -> Iterator[Happening]:
         """Yield the entries of lines. A group that is cut off is left out."""
@@ -174,6 +183,9 @@ class Reading:
             return None
 
         t = line.t + self._shift
+        if self.header is not None:
+            self.moment(t)  # raises if no date is that late
+
         self.end = max(self.end, t)
         if isinstance(line, InformerLine):
             self._add(line)

@@ -630,11 +630,10 @@ def _begin_of(path: Path) -> datetime | None:
         for line in chain.from_iterable(portions):
             try:
                 header = parsed(line)
+                if isinstance(header, Header):
+                    return header.moment
             except DecodeError:
                 continue
-
-            if isinstance(header, Header):
-                return header.moment
 
     return None
 

@@ -161,6 +161,35 @@ def test_unreadable_lines_are_counted_and_left_out(tmp_path: Path) -> None:
     assert history.reading.end == 3.0
 
 
+def test_lines_of_impossible_times_are_unreadable(tmp_path: Path) -> None:
+    path = tmp_path / "it.alog"
+    late, early, west = (
+        encoded(Header(aioinformer_recording=1, started=it))
+        for it in (
+            "9999-12-31T23:59:50Z",
+            "0001-01-01T00:00:00Z",
+            "0001-01-01T00:00:00+14:00",
+        )
+    )
+    lines = [plain_line("NEW", it) for it in (1e300, 9.0, 11.0, -1e300)]
+    for header in (late, early):
+        path.unlink(missing_ok=True)
+        written(path, [header, *lines, west, plain_line("END", 9.5)])
+        history = History([path])
+        times = [history.reading.moment(it.t).second for it in history.steps()]
+        assert times == ([59, 59] if header is late else [9, 11, 9])
+        assert history.reading.unreadable == (4 if header is late else 3)
+
+    path.unlink()
+    written(path, [west])
+    with pytest.raises(DecodeError, match="begins at no time: '0001-01-01T00"):
+        list(History([path]).steps())
+
+    sink = FileSink(path, Redaction())
+    sink.begin(datetime(2026, 1, 31, tzinfo=UTC))
+    sink.close(1.0)
+
+
 def test_line_that_is_too_long_is_unreadable(tmp_path: Path) -> None:
     path = tmp_path / "it.alog"
     header = encoded(Header(aioinformer_recording=1, started="2026-01-31T09:00:00Z"))
