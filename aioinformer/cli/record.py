@@ -106,6 +106,9 @@ async def _record(options: RecordOptions, factory: SharedInformerFactory) -> int
     began = loop.time()
     try:
         async with recorder, factory:
+            if recorder.continues:
+                print_text(one_line(f"{options.file} exists, and is continued."))
+
             await factory.wait_for_cache_sync(_SECONDS)
             names = ", ".join(it.name for it in factory.informers)
             print_text(one_line(f"Recording {names} to {options.file}."))

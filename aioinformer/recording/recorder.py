@@ -226,6 +226,11 @@ class Recorder(Lifecycle):
         return self._saved or self._sink.path
 
     @property
+    def continues(self) -> bool:
+        """True if the file had a recording before, which this one continues."""
+        return self._sink.continues
+
+    @property
     def failure(self) -> Exception | None:
         """Error that has ended the recording, or None."""
         return None if self._thread is None else self._thread.failure

@@ -126,6 +126,9 @@ class Sink(Protocol):
     full: bool
     """True if it waits for `rotate()`."""
 
+    continues: bool
+    """True if the current file had something before."""
+
     seconds: float
     """Seconds that are kept in memory."""
 
@@ -285,6 +288,7 @@ class FileSink:
     ) -> None:
         self.path = path
         self.full: bool = False
+        self.continues: bool = False
         self.seconds: float = 0.0
         self._encoder = _Encoder(redaction)
         self._rotate_bytes = rotate_bytes
@@ -367,6 +371,7 @@ class FileSink:
     def _open(self, began: datetime) -> None:
         file = LogFile(self.path)
         self._began, self._before = began, file.bytes
+        self.continues = bool(file.bytes)
         lines = [self._encoder.header(self._started)]
         lines += map(encoded, self._encoder.informers.values())
         try:
@@ -441,6 +446,7 @@ class RingSink:
     """
 
     full = False
+    continues = False
 
     def __init__(self, path: Path, redaction: Redaction, seconds: float) -> None:
         self.path = path

@@ -122,6 +122,20 @@ async def test_commands_print_what_the_page_shows(
         assert answers(found, output), (command, found)
 
 
+async def test_command_says_that_it_continues_a_recording(
+    server: APIServer, tmp_path: Path, capsys: Captured
+) -> None:
+    path = tmp_path / "it.alog"
+    options = RecordOptions(resources=("pods",), file=str(path), seconds=0.1)
+    outputs = []
+    for _ in range(2):
+        assert await record(options, ConnectionOptions(server=server.url)) == 0
+        outputs.append(capsys.readouterr().out)
+
+    line = f"{path} exists, and is continued.\n"
+    assert [it.startswith(line) for it in outputs] == [False, True]
+
+
 async def test_recorded_pods_are_replayed_to_the_handlers_of_the_page(
     server: APIServer, tmp_path: Path
 ) -> None:

@@ -254,14 +254,15 @@ def versions(informer: SharedInformer) -> dict[str, str]:
 async def test_recording_of_a_restarted_program_is_continued(tmp_path: Path) -> None:
     path = tmp_path / "it.alog"
     source = FakeListerWatcher(*(pod(it) for it in "abc"))
-    async with recorded(source, path):
-        pass
+    async with recorded(source, path) as (_, recorder):
+        assert not recorder.continues
 
     whole = path.read_bytes()
     path.write_bytes(whole[:-10])  # killed
     source.delete(pod("b"))
     source.add(pod("d"))
-    async with recorded(source, path) as (informer, _):
+    async with recorded(source, path) as (informer, recorder):
+        assert recorder.continues
         source.add(pod("e"))
         await settle()
 
