@@ -103,9 +103,11 @@ class Reading:
         self._begins: set[str] = set()
         # The group that is not complete yet.
         self._group: Line | None = None
-        self._changes: list[Change] = []
-        # Number of its lines that could not be read.
-        self._missing = 0
+        # Its changes by kind and key. A recorder writes each once: a file of a few KB can
+        # expand to more repetitions than fit into memory.
+        self._changes: dict[tuple[str, str], Change] = {}
+        # Number of its lines, with those that could not be read.
+        self._members = 0
 
     @property
     def started(self) -> datetime:
@@ -153,7 +155,7 @@ class Reading:
                 if self._group is None:
                     continue
 
-                self._missing += 1  # it counts as a member
+                self._members += 1
                 happened = self._completed(self._group.t + self._shift)
 
             if happened is not None:
@@ -172,7 +174,7 @@ class Reading:
         """Yield a group that something is missing of, as far as it is known."""
         group = self._group
         if group is not None:
-            self._missing = group.n - len(self._changes)
+            self._members = group.n
             happened = self._completed(group.t + self._shift)
             if happened is not None:
                 yield happened
@@ -196,7 +198,7 @@ class Reading:
             raise DecodeError(f"informer {line.s} is not described")
 
         if line.e in _GROUPS:
-            self._group, self._changes, self._missing = line, [], 0
+            self._group, self._changes, self._members = line, {}, 0
             return self._completed(t)
 
         if line.e in CHANGES or line.e == "LISTED":
@@ -210,7 +212,8 @@ class Reading:
 
                 return Happening(t, informer, "CHANGE", [change])
 
-            self._changes.append(change)
+            self._changes[change.kind, change.obj.key] = change
+            self._members += 1
             return self._completed(t)
 
         return Happening(
@@ -226,7 +229,7 @@ class Reading:
         """Return the group if it is complete."""
         group = self._group
         assert group is not None
-        if len(self._changes) + self._missing < group.n:
+        if self._members < group.n:
             return None
 
         self._group = None
@@ -240,7 +243,7 @@ class Reading:
             t,
             informer,
             kind,
-            self._changes,
+            [*self._changes.values()],
             version=group.version,
             initial=group.initial,
             text=group.text,

@@ -12,6 +12,7 @@ import threading
 import tracemalloc
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from aioinformer.recording.lines import (
     plain_line,
 )
 from aioinformer.recording.log_file import LogFile, TextReader, read_lines
+from aioinformer.recording.reading import Reading
 from aioinformer.recording.redaction import Redaction
 from aioinformer.recording.sinks import Entry, FileSink, RingSink, Whole
 from aioinformer.testing import FakeListerWatcher
@@ -201,6 +203,20 @@ def test_line_that_is_too_long_is_unreadable(tmp_path: Path) -> None:
     assert [it.kind for it in history.steps()] == ["NEW", "END"]
     assert history.reading.unreadable == 1
     assert [] in list(read_lines(path))  # readers can stop within it
+
+
+def test_group_has_each_object_once(tmp_path: Path) -> None:
+    path = tmp_path / "it.alog"
+    header = encoded(Header(aioinformer_recording=1, started="2026-01-31T09:00:00Z"))
+    informer = encoded(InformerLine(t=0, e="INFORMER", s=0, name="pods"))
+    group = plain_line("LIST", 1.0, 0, n=100_002)
+    first, other = (
+        change_line("LISTED", 1.0, 0, b'{"metadata":{"name":"%b"}}' % it)
+        for it in (b"a", b"b")
+    )
+    written(path, [header, informer, group, first * 100_000, b"{]\n", other])
+    (happening,) = Reading().feed(chain.from_iterable(read_lines(path)))
+    assert [it.obj.key for it in happening.changes] == ["a", "b"]
 
 
 @pytest.mark.realtime
