@@ -34,6 +34,7 @@ __all__ = [
     "in_thread",
     "in_thread_until_done",
     "run_concurrently",
+    "start_thread",
     "unexpected_cancellation",
     "unwrap_group",
     "wait_for_end",
@@ -165,7 +166,7 @@ async def run_concurrently(*coroutines: Coroutine[Any, Any, Any]) -> None:
             # FIRST_EXCEPTION would wait on after a task that is cancelled.
             done, rest = await asyncio.wait(rest, return_when=asyncio.FIRST_COMPLETED)
             cancelled = {task for task in done if task.cancelled()}
-            if cancelled or any(task.exception() for task in done):
+            if cancelled or any(task.exception() is not None for task in done):
                 break
     finally:
         for task in tasks:
@@ -315,6 +316,18 @@ def _settled(call: Callable[[], T]) -> Callable[[], tuple[Any, BaseException | N
     return settled
 
 
+def start_thread(target: Callable[[], object], name: str) -> None:
+    """Start a daemon thread.
+
+    Raises:
+        OSError: If the operating system cannot start a thread (`EAGAIN`).
+    """
+    try:
+        threading.Thread(target=target, name=name, daemon=True).start()
+    except RuntimeError as exc:
+        raise OSError(errno.EAGAIN, "can't start new thread") from exc
+
+
 class _ThreadEach(Executor):
     """Executor that starts a thread for each call.
 
@@ -347,11 +360,7 @@ class _ThreadEach(Executor):
                 outcome.set_exception(exc)
                 raise
 
-        try:
-            threading.Thread(target=live, name=self._name, daemon=True).start()
-        except RuntimeError as exc:
-            raise OSError(errno.EAGAIN, "can't start new thread") from exc
-
+        start_thread(live, self._name)
         return outcome
 
 
@@ -565,6 +574,11 @@ class Supervisor:
     def running(self) -> bool:
         """True from `start()` until the component has ended."""
         return self._task is not None and not self._task.done()
+
+    @property
+    def stopping(self) -> bool:
+        """True once the component was asked to end."""
+        return self._stopping
 
     async def start(self) -> None:
         """Start the component and wait until it is ready.

@@ -6,7 +6,6 @@ import base64
 import binascii
 import os
 import stat
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -158,7 +157,7 @@ class Kubeconfig:
             raise OptionsError(f"{chosen.where} has no cluster: add one to it")
 
         server = _server(cluster)
-        user = _safe(self._linked(chosen, "user", "users"), server)
+        user = _safe(self._linked(chosen, "user", "users"), cluster, server)
         try:
             return ClientConfig(
                 server=server,
@@ -299,24 +298,28 @@ def _server(cluster: KubeconfigEntry) -> str:
     return server if "://" in server else f"https://{server}"
 
 
-def _safe(user: KubeconfigEntry | None, server: str) -> KubeconfigEntry | None:
+def _safe(
+    user: KubeconfigEntry | None, cluster: KubeconfigEntry, server: str
+) -> KubeconfigEntry | None:
     """Return the user, or None if its credentials would leave the machine unencrypted.
 
     Source: client-go's clientcmd reads the user for HTTPS only. Here, a server on this
     machine gets them, too: a test server has users without a certificate.
     """
-    if user is None or not server.lower().startswith("http:"):
+    try:
+        url = urlsplit(server.strip())
+        stays = is_loopback(url.hostname or "") and not cluster.text("proxy-url")
+    except ValueError:  # the configuration reports it
+        return None
+
+    if user is None or url.scheme.lower() != "http" or stays:
         return user
 
-    with suppress(ValueError):  # the configuration reports it
-        if is_loopback(urlsplit(server).hostname or ""):
-            return user
-
     logger.warning(
-        "%s is ignored: %s is no https:// URL, so everybody on the way could read its "
-        "credentials",
+        "%s is ignored, as the server of %s is no https:// URL: everybody on the way "
+        "could read its credentials",
         user.where,
-        server,
+        cluster.where,
     )
     return None
 

@@ -53,6 +53,8 @@ class Background:
     ) -> BackgroundFunction:
         """Call a function in a task, and again with backoff when it raises.
 
+        Or when it returns 0 seconds or less.
+
         The delays are 0.8 s to 60 s, and start over after a call of 2 minutes. After a
         `TerminalError` it is not called again.
 
@@ -172,11 +174,9 @@ class BackgroundFunction:
         if failure is not None:
             self._failed(failure)
             if not isinstance(failure, TerminalError):
-                # A call of 2 minutes counts as a success.
-                now = asyncio.get_running_loop().time()
-                after = self._backoff.end(
-                    now, Failure.OTHER, accepted=True, relists=True
-                )
+                after = self._back_off()
+        elif after is not None and after <= 0:
+            after = self._back_off()  # as it may be a loop
         elif after is not None:
             self._attempt, self._backoff = 0, Backoff(self._background.rng)
 
@@ -184,8 +184,13 @@ class BackgroundFunction:
             return self._end()
 
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(after, 0.0), self.begin)
+        self._timer = loop.call_later(after, self.begin)
         return None
+
+    def _back_off(self) -> float:
+        """Return the delay of the next call. A call of 2 minutes counts as a success."""
+        now = asyncio.get_running_loop().time()
+        return self._backoff.end(now, Failure.OTHER, accepted=True, relists=True)
 
     def _end(self) -> None:
         self._background.forget(self)

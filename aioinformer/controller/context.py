@@ -5,7 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_origin,
+)
 
 from aioinformer.controller.client import required_client
 from aioinformer.controller.reconcile import ReconcileRequest, Result
@@ -408,7 +417,8 @@ def with_object(
             generator or does not take two arguments.
     """
     given: object = kind
-    if isinstance(given, str) or inspect.isroutine(given):
+    special = get_origin(given) is not None or type(given).__module__ == "typing"
+    if not (isinstance(given, type) or special):
         raise OptionsError(
             "with_object takes the type of the objects, as in @with_object(KubeObject), "
             f"not {given!r}"

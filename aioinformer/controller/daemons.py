@@ -153,7 +153,7 @@ class DaemonRuns:
             life = self._lives.get(obj.key)  # a deletion precedes another object of it
             if life is None:
                 self._lives[obj.key] = _Life()
-            elif _may_help(event):
+            elif not life.changed and _may_help(event):
                 life.changed = True
                 self._revive(obj.key, life)
 

@@ -52,8 +52,8 @@ def finalizer(
     ended, or the request failed, before the finalizer was removed. It is not called if
     another client removes the finalizer, or for objects deleted before they had it.
 
-    The deletion must reach the controller: the controller calls the decorated reconcile
-    itself, not within another function, or `predicates=` let the deletion pass. Objects
+    The deletion must reach the controller. `predicates=` get it as an `Added`, if the
+    controller calls the decorated reconcile itself, not within another function. Objects
     should always match the informer's selectors, and transforms must keep
     `metadata.finalizers`.
 

@@ -40,8 +40,9 @@ class ReplicaIdentity:
             return self._given
 
         if self._process != os.getpid():
-            self._process = os.getpid()
+            # Other threads read it, too.
             self._random = f"{socket.gethostname()}_{uuid.uuid4()}"
+            self._process = os.getpid()
 
         return self._random
 

@@ -700,7 +700,7 @@ class Manager(Lifecycle, WebLifespan):
         try:
             await self._idle.wait()
         except asyncio.CancelledError:
-            self._hurry("by a cancellation of stop()")
+            self._hurry("by a cancellation of shutdown()")
             raise
         finally:
             await self._supervisor.stop()
@@ -744,6 +744,11 @@ class Manager(Lifecycle, WebLifespan):
             try:
                 ready()
                 await self._over.wait()
+            except asyncio.CancelledError:
+                if not (self._over.is_set() or self._supervisor.stopping):
+                    self._fail("manager", unexpected_cancellation("'manager'"))
+
+                raise
             finally:
                 self._over.set()
                 # If cancelled meanwhile, the group ends both at the same time. If

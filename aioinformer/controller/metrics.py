@@ -110,6 +110,7 @@ class ControllerMetrics:
         attempt: int,
         now: float,
         *,
+        repeats: bool,
         stopping: bool,
     ) -> None:
         """Report a failed reconcile.
@@ -119,6 +120,7 @@ class ControllerMetrics:
             outcome: Outcome, with a failure.
             attempt: Number of attempts in a row.
             now: Time of the loop.
+            repeats: True if the last attempt failed with an error of the same class.
             stopping: True if the controller is shutting down.
         """
         failure = outcome.failure
@@ -134,7 +136,7 @@ class ControllerMetrics:
                 _next_attempt(outcome, stopping=stopping),
                 kind,
                 failure,
-                exc_info=failure if _needs_traceback(outcome, attempt) else None,
+                exc_info=failure if _needs_traceback(outcome, repeats) else None,
             )
 
         for number in limit.sums:
@@ -251,7 +253,7 @@ class ControllerMetrics:
             logger.exception("controller %s: on_error failed", self._name)
 
 
-def _needs_traceback(outcome: Outcome, attempt: int) -> bool:
+def _needs_traceback(outcome: Outcome, repeats: bool) -> bool:
     """Return True for failures whose place in the code matters.
 
     A `TerminalError` is a message of the reconciler, and a `TransportError` says that
@@ -262,7 +264,7 @@ def _needs_traceback(outcome: Outcome, attempt: int) -> bool:
         case TransportError():
             return False
         case ApiError() | OptionsError():
-            return attempt == 1
+            return not repeats
         case _:
             return outcome.retry
 

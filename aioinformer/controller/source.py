@@ -24,7 +24,7 @@ from aioinformer._user_code import user_errors
 from aioinformer.controller.predicates import Predicate
 from aioinformer.controller.reconcile import Cause, ReconcileRequest, cause_of
 from aioinformer.errors import OptionsError
-from aioinformer.informer.notifications import Deleted, Updated, object_of
+from aioinformer.informer.notifications import Added, Deleted, Updated, object_of
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.model.callables import check_plain
 from aioinformer.model.objects import KubeObject
@@ -155,8 +155,8 @@ class Source:
         kind: Kind of the objects, or the informer's name if that is unknown.
         uids: Function from an object to the uids of its requests' objects, if it tells
             them.
-        finalizers: Finalizers whose objects need a reconcile when they are deleted,
-            whatever the predicates say.
+        finalizers: Finalizers whose objects need a reconcile when they are deleted: then
+            predicates get an addition.
     """
 
     informer: SharedInformer
@@ -199,10 +199,11 @@ class Source:
         self, event: Notification
     ) -> tuple[Iterable[ReconcileRequest], Cause, int] | None:
         """Return the distinct requests of a change, their cause and priority, or None."""
-        if not self._begins_cleanup(event):
-            for predicate in self.predicates:
-                if not self._passes(predicate, event):
-                    return None
+        # A deletion with a finalizer counts as an addition, which most predicates pass.
+        asked = Added(object_of(event)) if self._begins_cleanup(event) else event
+        for predicate in self.predicates:
+            if not self._passes(predicate, asked):
+                return None
 
         if not isinstance(event, Updated):
             objects = [event.obj]

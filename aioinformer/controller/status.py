@@ -225,6 +225,11 @@ class Failures:
         error, message = error_texts(failure)
         self._failures[request] = _Failure(attempt, error, message, at, since)
 
+    def repeats(self, request: ReconcileRequest, failure: BaseException) -> bool:
+        """Return True if the last attempt has failed with an error of this class."""
+        before = self._failures.get(request)
+        return before is not None and before.error == type(failure).__name__
+
     def succeeded(self, request: ReconcileRequest) -> None:
         """Forget the failure of a request."""
         if self._failures or self._others:

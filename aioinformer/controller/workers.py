@@ -602,9 +602,15 @@ class Workers:
             self._failures.succeeded(request)
         else:
             attempt = run.context.attempt
+            repeats = self._failures.repeats(request, outcome.failure)
             self._failures.failed(request, outcome.failure, attempt, now)
             self._metrics.failed(
-                request, outcome, attempt, now, stopping=self._draining
+                request,
+                outcome,
+                attempt,
+                now,
+                repeats=repeats,
+                stopping=self._draining,
             )
 
         if self._observers:
@@ -660,7 +666,7 @@ class Workers:
             )
 
     def _attempt(self, request: ReconcileRequest) -> int:
-        """Return the number of attempts since the last success, by the rate limiter."""
+        """Return the number of attempts in a row, by the rate limiter."""
         try:
             return self._queue.num_requeues(request) + 1
         except user_errors():  # the request is reconciled nevertheless

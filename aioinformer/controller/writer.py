@@ -132,7 +132,7 @@ class Writers:
 
         informers = [
             it
-            for it in self.informers
+            for it in self.informers[1:]  # the first is that of the owners
             if it.resource is None or (it.resource.group, it.resource.plural) == kind
         ]
         selectors = [it.selection.label_selector for it in informers]
@@ -185,6 +185,7 @@ class Writer:
         self._recording = recording
         self._used: dict[Child, None] = {}
         self._owner: KubeObject | None = None
+        self._daemon = daemon
         self.status: StatusWriter = StatusWriter(
             shared.informers[0],
             request.key,
@@ -269,7 +270,9 @@ class Writer:
         )
         self._use(target)
         children.remember(self._request, target, body, answer)
-        self._shared.report_unseen(resource, answer)
+        if not self._daemon:  # no change of a child calls it
+            self._shared.report_unseen(resource, answer)
+
         return answer
 
     def _cached(self) -> KubeObject | None:

@@ -407,7 +407,7 @@ _NOTHING = ReadOnlyDict({})
 
 # As msgspec reports a value that an enum, a Literal or a union of types does not have.
 _QUOTED_VALUE = re.compile(
-    r"^(Invalid (?:enum )?value) .*?( - at `[^`]*`)?$", re.DOTALL
+    r"^(Invalid (?:enum )?value) .*?( - at (?:`key` in )?`[^`]*`)?$", re.DOTALL
 )
 
 

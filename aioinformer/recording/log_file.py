@@ -94,9 +94,9 @@ class LogFile:
         self.path = path
         self.raw_bytes: int = 0
         # Recordings may have what only their owner may read.
-        self._file: BinaryIO = open(path, "ab", buffering=0, opener=_private)  # noqa: SIM115 - closed by close()
+        self._file, is_new = _opened(path)
         try:
-            _claim(self._file.fileno(), path)
+            _claim(self._file.fileno(), path, is_new=is_new)
         except BaseException:
             self._file.close()
             raise
@@ -166,19 +166,33 @@ if os.name == "posix":
     os.register_at_fork(after_in_child=_close_in_fork)
 
 
-def _claim(descriptor: int, path: Path) -> None:
+def _opened(path: Path) -> tuple[BinaryIO, bool]:
+    """Open a file to append to it; return it, and whether it is new."""
+    try:
+        return open(path, "xb", buffering=0, opener=_private), True
+    except FileExistsError:
+        return open(path, "ab", buffering=0, opener=_private), False
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_APPEND, 0o600)
+
+
+def _claim(descriptor: int, path: Path, *, is_new: bool) -> None:
     """Lock a file until it is closed, and make it readable by its owner only.
+
+    On a network file system, a new one may belong to another user.
 
     Raises:
         RecordingError: If another recorder has it, or another user owns it.
-        OSError: If its mode cannot be changed.
     """
     if os.name != "posix":
         return
 
     status = os.fstat(descriptor)
-    is_file = stat.S_ISREG(status.st_mode)  # no device, and no pipe
-    if is_file and status.st_uid != os.geteuid():
+    # No device, and no pipe.
+    existed = stat.S_ISREG(status.st_mode) and not is_new
+    if existed and status.st_uid != os.geteuid():
         raise RecordingError(
             f"{path} belongs to the user {status.st_uid}, who could read the recording: "
             "remove it, or record to another file"
@@ -191,12 +205,9 @@ def _claim(descriptor: int, path: Path) -> None:
     except OSError:  # a file system without locks
         pass
 
-    if is_file and status.st_mode & 0o077:
-        os.fchmod(descriptor, 0o600)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    if existed and status.st_mode & 0o077:
+        with suppress(PermissionError):  # a file system without modes
+            os.fchmod(descriptor, 0o600)
 
 
 class TextReader:

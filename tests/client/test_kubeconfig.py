@@ -197,6 +197,7 @@ def test_insecure_skip_tls_verify_disables_verification(tmp_path: Path) -> None:
         ("http://[::1]:8001", True),
         ("http://main.example", False),
         ("HTTP://10.0.0.1:8080", False),
+        (" http://10.0.0.1", False),
     ],
 )
 def test_user_is_ignored_if_its_credentials_would_be_readable(
@@ -208,4 +209,16 @@ def test_user_is_ignored_if_its_credentials_would_be_readable(
 
     assert bool(proof.authorization) is sent
     assert bool(caplog.messages) is not sent
-    assert all("is ignored: " in it and TOKEN not in it for it in caplog.messages)
+    assert all("is ignored, as" in it and TOKEN not in it for it in caplog.messages)
+
+
+def test_user_is_ignored_if_a_proxy_would_read_its_credentials(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = {"server": "http://localhost:1", "proxy-url": "http://me:pw@proxy:3128"}
+    file = kubeconfig(tmp_path / "config", {"token": TOKEN}, cluster)
+
+    assert not asyncio.run(load_kubeconfig(file).credentials.auth_info()).authorization
+    (line,) = caplog.messages
+    assert line.startswith("user 'main' in ")
+    assert "pw" not in line

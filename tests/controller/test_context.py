@@ -483,7 +483,7 @@ def test_invalid_reconcile_is_refused(function: object, text: str) -> None:
         reconcile_of(function)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["Website", reconcile])
+@pytest.mark.parametrize("kind", ["Website", reconcile, PODS, None])
 def test_with_object_without_a_type_is_refused(kind: Any) -> None:
     with pytest.raises(OptionsError, match=r"as in @with_object\(KubeObject\), not "):
         with_object(kind)

@@ -189,6 +189,18 @@ async def test_daemon_that_returns_runs_again_for_the_next_object_only() -> None
     assert short.record == ["a begins", "a ends"] * 2
 
 
+async def test_daemon_that_is_called_again_at_once_backs_off() -> None:
+    class Busy(Watcher):
+        async def act(self, request: ReconcileRequest, ctx: Context) -> Result:
+            return Result(requeue_after=-1)
+
+    busy = Busy()
+    async with controlled(Notes(), FakeListerWatcher(named("a")), daemons=[busy]):
+        await asyncio.sleep(100)
+
+    assert 4 < len(busy.contexts) < 10
+
+
 async def test_daemon_that_returns_a_result_is_called_again() -> None:
     class Regular(Watcher):
         async def act(self, request: ReconcileRequest, ctx: Context) -> Result:

@@ -9,6 +9,7 @@ from controller_helpers import named
 from finalizer_helpers import OURS, THEIRS, Cleanup, site
 
 from aioinformer import Result
+from aioinformer.controller.predicates import labels_changed, matches_labels
 from aioinformer.model.resources import PODS
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ async def test_cleanup_runs_once_and_object_is_deleted() -> None:
         assert it.reconcile.finalizers[reconciled:] == [None]
 
 
-async def test_predicates_do_not_hide_a_deletion_from_cleanup() -> None:
+async def test_predicates_of_changes_do_not_hide_a_deletion_from_cleanup() -> None:
     cleanup = Cleanup()
-    hides = {"predicates": [lambda _: False]}
+    hides = {"predicates": [labels_changed]}
     async with (
         site(finalizers=[THEIRS, OURS]) as it,
         it.controlled(cleanup, THEIRS, **hides),
@@ -44,7 +45,16 @@ async def test_predicates_do_not_hide_a_deletion_from_cleanup() -> None:
         await asyncio.sleep(20)
         assert it.names() == []
         assert cleanup.names == ["web", "web"]
-        assert it.reconcile.names == []
+
+
+async def test_predicates_of_objects_keep_their_deletion_from_cleanup() -> None:
+    cleanup = Cleanup()
+    others = {"predicates": [matches_labels("class=other")]}
+    async with site(finalizers=[OURS]) as it, it.controlled(cleanup, **others):
+        it.server.delete(PODS, "web", namespace="default")
+        await asyncio.sleep(20)
+        assert it.finalizers() == [OURS]
+        assert cleanup.names == []
 
 
 async def test_failed_cleanup_is_retried_and_object_stays() -> None:

@@ -125,7 +125,8 @@ async def test_runnable_can_shut_manager_down(server: APIServer, late: bool) -> 
 
 
 @pytest.mark.parametrize(
-    "name", ["manager leader", "manager all", "manager watch", "controller maps"]
+    "name",
+    ["manager", "manager leader", "manager all", "manager watch", "controller maps"],
 )
 async def test_manager_ends_when_other_code_cancels_one_of_its_tasks(
     server: APIServer, name: str

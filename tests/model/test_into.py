@@ -69,6 +69,10 @@ class PodModel(BaseModel):
     spec: SpecModel
 
 
+class KeysStruct(msgspec.Struct):
+    data: dict[Literal["x"], str]
+
+
 class LiteralStruct(msgspec.Struct):
     data: dict[str, Literal["x"]]
 
@@ -199,6 +203,9 @@ def test_into_rejects_value_that_is_no_type() -> None:
     ("kind", "where"),
     [
         pytest.param(NumberStruct, r"\$\.data\[\.\.\.\]", id="struct"),
+        pytest.param(
+            KeysStruct, r"enum value - at `key` in `\$\.data`", id="literal-key"
+        ),
         pytest.param(NumberModel, r"data\.password: ", id="pydantic"),
         pytest.param(dict[str, str], r"Expected `str`", id="generic"),
         pytest.param(

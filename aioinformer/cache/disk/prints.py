@@ -39,8 +39,6 @@ _PLAIN: Final = frozenset(
     {bool, int, float, complex, str, bytes, type(None), types.EllipsisType}
 )
 _OWN: Final = "aioinformer"
-# Attributes of the module `os`.
-_ENVIRONMENT: Final = frozenset({"environ", "environb", "getenv", "getenvb"})
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 # What changes the result of code, except for its constants.
 _CODE: Final = (
@@ -57,8 +55,10 @@ def print_of(function: Callable[..., object] | None) -> str:
     which count by their version. Functions of aioinformer have their arguments as
     print. Reads files the first time that a package is named.
 
-    A function that refers to something else, such as a class of the program or a lock,
-    gets a print that differs in each process. So nothing is shared with other processes.
+    A function that refers to something else, such as a class of the program, a lock or
+    the environment, gets a print that differs in each process. So nothing is shared with
+    other processes. What functions of packages read, such as the host name or the clock,
+    is not seen.
     """
     if function is None:
         return ""
@@ -108,6 +108,9 @@ class _Printer:
         kind = type(value)
         if kind in _PLAIN:
             return f"{kind.__name__}:{value!r}"
+
+        if _is_environment(value):
+            raise _NoPrint("it reads the environment of the process")
 
         if isinstance(value, types.CodeType):
             parts = [getattr(value, f"co_{name}") for name in _CODE]
@@ -237,6 +240,9 @@ class _Printer:
             return
 
         inside = {} if self._version(value.__name__) else vars(value)
+        if value is os:
+            inside = {name: it for name, it in vars(os).items() if _is_environment(it)}
+
         for name in names:
             if name in inside and (id(value), name) not in self._followed:
                 self._followed.add((id(value), name))
@@ -246,11 +252,17 @@ class _Printer:
         self, module: types.ModuleType, following: dis.Instruction | None
     ) -> None:
         """Check what code does with a module, by the instruction that follows."""
-        if following is None or following.opname not in {"LOAD_ATTR", "LOAD_METHOD"}:
-            if not self._version(module.__name__):
-                raise _NoPrint(f"it uses the module {module.__name__} as a value")
-        elif module is os and following.argval in _ENVIRONMENT:
-            raise _NoPrint("it reads the environment of the process")
+        read = following is not None and following.opname in {
+            "LOAD_ATTR",
+            "LOAD_METHOD",
+        }
+        if not read and (module is os or not self._version(module.__name__)):
+            raise _NoPrint(f"it uses the module {module.__name__} as a value")
+
+
+def _is_environment(value: object) -> bool:
+    names = ("environ", "environb", "getenv", "getenvb")
+    return any(value is getattr(os, name, None) for name in names if value is not None)
 
 
 def _is_of_module(function: types.BuiltinFunctionType) -> bool:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import threading
 from collections.abc import Awaitable
 from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
+from aioinformer._tasks import start_thread
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.informer.handlers.error_reporter import LogLimit
 from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
@@ -378,6 +379,7 @@ class ThreadCalls:
         self._failed = failed
         # Queue of calls for the thread; None ends the thread.
         self._calls: SimpleQueue[QueuedCall | None] | None = None
+        self._waits = LogLimit()
 
     def wrap(self, call: Callable[[Any], object]) -> Callable[[Any], Awaitable[None]]:
         """Return an awaitable version of a plain function, which runs in the thread."""
@@ -403,8 +405,10 @@ class ThreadCalls:
         while self._calls is None:
             try:
                 self._calls = _start_thread(f"handler {self._name}")
-            except RuntimeError as exc:  # of the operating system
-                logger.warning("handler %s waits for a thread: %s", self._name, exc)
+            except OSError as exc:
+                if self._waits.note(asyncio.get_running_loop().time()).each:
+                    logger.warning("handler %s waits for a thread: %s", self._name, exc)
+
                 await asyncio.sleep(THREAD_RETRY_SECONDS)
 
         context = contextvars.copy_context()
@@ -429,7 +433,7 @@ class ThreadCalls:
 
 def _start_thread(name: str) -> SimpleQueue[QueuedCall | None]:
     calls: SimpleQueue[QueuedCall | None] = SimpleQueue()
-    threading.Thread(target=_run_calls, args=(calls,), name=name, daemon=True).start()
+    start_thread(partial(_run_calls, calls), name)
     return calls
 
 

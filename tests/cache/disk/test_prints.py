@@ -250,6 +250,13 @@ def environment(_: object) -> object:
     return os.environ["TEAM"]
 
 
+system = os
+
+
+def renamed(_: object) -> object:
+    return system.getenv("TEAM")
+
+
 @pytest.mark.parametrize(
     ("function", "why"),
     [
@@ -261,6 +268,8 @@ def environment(_: object) -> object:
         pytest.param(imports, "imports 'json'", id="import"),
         pytest.param(passes_module, "the module informer_helpers as", id="module"),
         pytest.param(environment, "reads the environment", id="environment"),
+        pytest.param(renamed, "reads the environment", id="renamed-module"),
+        pytest.param(closing_over(os.getenv), "reads the environment", id="getenv"),
     ],
 )
 def test_function_with_other_state_is_not_shared(

@@ -134,7 +134,8 @@ async def test_call_waits_until_the_system_can_start_a_thread(
         assert stage.failures == []
 
     assert (
-        caplog.messages == ["handler it waits for a thread: can't start new thread"] * 2
+        caplog.messages
+        == ["handler it waits for a thread: [Errno 11] can't start new thread"] * 2
     )
 
 
