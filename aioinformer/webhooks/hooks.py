@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from aioinformer import json_codec
 from aioinformer.errors import (
@@ -38,6 +38,8 @@ __all__ = [
     "plain",
     "validating",
 ]
+
+T = TypeVar("T")
 
 OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
@@ -363,8 +365,8 @@ class AdmissionHook:
         self, request: AdmissionRequest, calls: Calls
     ) -> KubeObject | None:
         """Call the function, and return the object that it has changed, or None."""
-        given = self._argument(request.subject)
-        before = plain(given) if self.mutates and self.into is not None else None
+        subject = request.subject
+        given, before = await self._argument(subject, calls)
         taken = check_function(self.function, ("object", "request"), "a webhook")
         result = await calls.call(self.function, *(given, request)[:taken])
         if not self.mutates:
@@ -372,18 +374,42 @@ class AdmissionHook:
             return None
 
         changed = given if result is None else result
+        return await self._computed(
+            lambda: self._merged(subject, before, changed), subject, calls
+        )
+
+    async def _argument(self, subject: KubeObject, calls: Calls) -> tuple[Any, Any]:
+        """Return the function's argument, and its JSON if it is a model to change."""
+        if not self.mutates and (self.into is None or self.into is KubeObject):
+            return subject, None
+
+        return await self._computed(lambda: self._decoded(subject), subject, calls)
+
+    async def _computed(
+        self, function: Callable[[], T], subject: KubeObject, calls: Calls
+    ) -> T:
+        """Call a function that decodes or encodes an object.
+
+        Raises:
+            Denied: If the object is nested too deeply to be encoded.
+        """
         try:
-            return await calls.compute(
-                lambda: self._merged(request.subject, before, changed),
-                len(request.subject.raw),
-            )
+            return await calls.compute(function, len(subject.raw))
         except TypeError as exc:
-            if _can_be_encoded(request.subject):
+            if not self.mutates or _can_be_encoded(subject):
                 raise
 
             # An error would let the object pass by the failure policy Ignore.
             text = "the object is nested too deeply to be changed"
             raise Denied(text, code=400) from exc
+
+    def _decoded(self, subject: KubeObject) -> tuple[Any, Any]:
+        """Decode an object for the function: see `_argument`."""
+        if self.into is None:
+            return subject.to_dict(), None
+
+        model = subject if self.into is KubeObject else _model(subject, self.into)
+        return model, plain(model) if self.mutates else None
 
     def _merged(self, subject: KubeObject, before: Any, changed: Any) -> KubeObject:
         """Return an object with the changes of the function.
@@ -413,19 +439,6 @@ class AdmissionHook:
                 )
 
         return tuple(request.warnings)
-
-    def _argument(self, subject: KubeObject) -> Any:
-        if self.into is None:
-            return subject.to_dict() if self.mutates else subject
-
-        if self.into is KubeObject:
-            return subject
-
-        try:
-            return subject.into(self.into)
-        except DecodeError as exc:
-            # What is wrong is in the object of the client.
-            raise Denied(str(exc), code=422) from exc
 
 
 def validating(
@@ -713,6 +726,14 @@ def _name_of(function: Callable[..., Any], name: str, resource: Resource) -> str
 def plain(value: Any) -> Any:
     """Return a new JSON value of an object or a model."""
     return json_codec.loads(json_codec.dumps(value, default=json_default))
+
+
+def _model(obj: KubeObject, kind: type[T]) -> T:
+    try:
+        return obj.into(kind)
+    except DecodeError as exc:
+        # What is wrong is in the object of the client.
+        raise Denied(str(exc), code=422) from exc
 
 
 def _can_be_encoded(obj: KubeObject) -> bool:

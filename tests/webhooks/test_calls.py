@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import BaseModel, model_serializer, model_validator
 from webhook_helpers import running
 
 from aioinformer import KubeObject, Resource
@@ -20,7 +21,7 @@ from aioinformer.webhooks import (
     validating,
     webhook_app,
 )
-from aioinformer.webhooks.calls import MAX_THREADS, Calls
+from aioinformer.webhooks.calls import LARGE_BYTES, MAX_THREADS, Calls
 from aioinformer.webhooks.reviews import Webhooks
 
 if TYPE_CHECKING:
@@ -87,6 +88,37 @@ async def test_function_that_uses_a_wrong_type_fails() -> None:
 
     with pytest.raises(TypeError, match="set"):
         await fill.review(SITE)
+
+
+async def test_model_of_a_large_object_is_computed_in_a_thread() -> None:
+    decoded, encoded, called = [], [], []
+
+    class Site(BaseModel):
+        spec: dict[str, Any]
+
+        @model_validator(mode="after")
+        def decoded_here(self) -> Site:
+            decoded.append(threading.current_thread())
+            return self
+
+        @model_serializer(mode="wrap")
+        def encoded_here(self, serialize: Any) -> Any:
+            encoded.append(threading.current_thread())
+            return serialize(self)
+
+    @mutating(SITES, into=Site)
+    async def fill(site: Site) -> None:
+        called.append(threading.current_thread())
+        site.spec["replicas"] = 2
+
+    answer = await fill.review({**SITE, "spec": {"x": "x" * LARGE_BYTES}})
+
+    main = threading.main_thread()
+    assert answer.object is not None
+    assert answer.object.at("spec.replicas") == 2
+    assert (len(decoded), len(encoded)) == (1, 2)
+    assert main not in {*decoded, *encoded}
+    assert called == [main]
 
 
 async def test_plain_conversion_is_reviewed_in_a_thread() -> None:

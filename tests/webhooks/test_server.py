@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import httpx
+import msgspec
 import pytest
 from aiohttp import web
 from credential_helpers import Authority
@@ -161,13 +162,21 @@ async def test_review_of_a_refusal_has_its_status() -> None:
     assert counts.results == {("check.sites.example.com", "denied"): 1}
 
 
-async def test_object_that_is_nested_too_deeply_to_be_changed_is_refused() -> None:
+class SiteModel(msgspec.Struct):
+    spec: Any
+
+
+@pytest.mark.parametrize("into", [None, dict, KubeObject, SiteModel])
+async def test_object_that_is_nested_too_deeply_to_be_changed_is_refused(
+    into: Any,
+) -> None:
+    hook = mutating(SITES, into=into, name="keep")(lambda site: site)
     nested: Any = 1
     for _ in range(300):
         nested = [nested]
 
     given = review(object={**SITE, "spec": {"image": "blog:1", "x": nested}})
-    status, body = await answered(Webhooks(HOOKS), FILL, given)
+    status, body = await answered(Webhooks(hook), hook.path, given)
 
     assert status == 200
     assert body["response"]["status"]["code"] == 400
