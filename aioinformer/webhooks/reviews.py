@@ -54,7 +54,7 @@ MAX_LARGE = 16
 """Maximum number of large reviews at the same time, as each caller could fill the memory."""
 
 BODY_SECONDS = 30.0
-"""Maximum time to receive a review."""
+"""Maximum time to receive a review, and to wait for the place of a large one."""
 
 CONVERSION_SECONDS = 30.0
 """Timeout of a conversion, which is fixed in the API server."""
@@ -236,9 +236,10 @@ class Webhooks:
         """Receive a review of at most `limit` bytes, and enter the place of a large one.
 
         Raises:
-            _Refused: If it is too large, or takes too long.
+            _Refused: If it is too large, takes too long, or gets no place.
         """
         body = bytearray()
+        waits_for_place = False
         time_limit = asyncio.timeout(BODY_SECONDS)
         try:
             async with time_limit:
@@ -250,10 +251,16 @@ class Webhooks:
                         raise _Refused(413, "RequestEntityTooLarge", text, "malformed")
 
                     if is_small and len(body) > LARGE_BYTES:
+                        waits_for_place = True
                         await places.enter_async_context(self._large_one())
+                        waits_for_place = False
         except TimeoutError as exc:
             if not time_limit.expired():
                 raise
+
+            if waits_for_place:
+                text = "too many large reviews at the same time"
+                raise _Refused(429, "TooManyRequests", text, "timeout") from exc
 
             text = f"the review was not received within {BODY_SECONDS:g} s"
             raise _Refused(408, "Timeout", text, "timeout") from exc
