@@ -611,9 +611,7 @@ def apiserver(
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
-    default=443,
-    show_default=True,
-    help="Port of the service.",
+    help="Port of the service, 443 by default.",
 )
 @click.option(
     "--ca-file",
@@ -634,7 +632,7 @@ def webhooks(
     service: str | None,
     namespace: str | None,
     url: str | None,
-    port: int,
+    port: int | None,
     ca_file: str | None,
     cert_manager: bool,
     verbose: int,

@@ -36,8 +36,8 @@ class WebhooksOptions:
     url: str = ""
     """URL of the server, instead of a service."""
 
-    port: int = 443
-    """Port of the service."""
+    port: int | None = None
+    """Port of the service; None for 443."""
 
     ca_file: str | None = None
     """CA of the server's certificate, or None."""
@@ -53,6 +53,7 @@ async def print_manifests(options: WebhooksOptions) -> int:
         CommandError: If the webhooks cannot be loaded, the file cannot be read, or an
             option is invalid.
     """
+    _check_place(options)
     hooks = _load(options.hooks)
     module = options.hooks.partition(":")[0]
     try:
@@ -62,7 +63,7 @@ async def print_manifests(options: WebhooksOptions) -> int:
             service=options.service,
             namespace=options.namespace,
             url=options.url,
-            port=options.port,
+            port=options.port or 443,
             ca=_read(options.ca_file),
             cert_manager=options.cert_manager,
         )
@@ -78,6 +79,27 @@ async def print_manifests(options: WebhooksOptions) -> int:
         )
 
     return 0
+
+
+def _check_place(options: WebhooksOptions) -> None:
+    """Reject options that do not name one place of the server."""
+    if not (options.service or options.url):
+        raise CommandError(
+            "the manifests need the place of the webhooks: pass --service and -n, or --url."
+        )
+
+    if options.service and options.url:
+        raise CommandError("--service cannot be combined with --url: omit one of them.")
+
+    if options.service and not options.namespace:
+        raise CommandError("--service needs its namespace: pass -n.")
+
+    if options.url and (options.namespace or options.port is not None):
+        name = "-n" if options.namespace else "--port"
+        raise CommandError(
+            f"{name} belongs to --service, and cannot be combined with --url: omit one "
+            "of them."
+        )
 
 
 def _load(text: str) -> Iterable[Any]:

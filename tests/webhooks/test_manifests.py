@@ -229,9 +229,26 @@ def test_command_prints_the_manifests_of_a_url(folder: Path) -> None:
     client = document["webhooks"][0]["clientConfig"]
     assert client == {"url": f"http://127.0.0.1:9443{check.path}"}
 
-    result = CliRunner().invoke(aioinformer, ["webhooks", "made_up_operator:check"])
-    assert result.exit_code == 2
-    assert "either a service or a url" in result.stderr
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "pass --service and -n, or --url."),
+        (["-n", "prod"], "pass --service and -n, or --url."),
+        (["--service", "s"], "--service needs its namespace: pass -n."),
+        (["--service", "s", "--url", "http://a"], "--service cannot be combined"),
+        (["--url", "http://a", "-n", "prod"], "-n belongs to --service"),
+        (["--url", "http://a", "--port", "443"], "--port belongs to --service"),
+    ],
+)
+def test_command_needs_one_place_of_the_server(
+    folder: Path, options: list[str], message: str
+) -> None:
+    arguments = ["webhooks", "made_up_operator:check", *options]
+    result = CliRunner().invoke(aioinformer, arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize(
