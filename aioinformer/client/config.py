@@ -226,11 +226,11 @@ def proxy_of_environment(
 
 
 def is_loopback(host: str) -> bool:
-    """Return True for `localhost` and a loopback address."""
+    """Return True for `localhost`, in any case and with a final dot, and a loopback address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host.lower().removesuffix(".") == "localhost"
 
 
 def _is_listed(listed: str, host: str, port: int) -> bool:

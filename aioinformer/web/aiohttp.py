@@ -23,6 +23,7 @@ from aiohttp import web
 
 from aioinformer._runnables import wait_until_cancelled
 from aioinformer._tasks import finish
+from aioinformer.client.config import is_loopback
 from aioinformer.errors import OptionsError
 from aioinformer.web.checks import CHECK_SECONDS
 from aioinformer.web.connections import MAX_READERS, WRITE_SECONDS, not_begun
@@ -219,7 +220,7 @@ async def listening(
         Deferred until all connections are closed, within 2 s.
     """
     check_port(port)
-    if host and _is_this_machine(host):
+    if host and is_loopback(host):
         app.middlewares.append(_refuse_foreign_names)
 
     # aiohttp waits up to twice that long: for responses in progress, and for connections.
@@ -279,11 +280,7 @@ def _is_foreign(host: str) -> bool:
     except ValueError:
         return True
 
-    return name is not None and name != "localhost" and not _is_address(name)
-
-
-def _is_this_machine(host: str) -> bool:
-    return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+    return not (name is None or is_loopback(name) or _is_address(name))
 
 
 def _is_address(host: str) -> bool:

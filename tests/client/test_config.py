@@ -11,6 +11,7 @@ import yaml
 from each_case import each_case
 
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
+from aioinformer.client.config import is_loopback
 from aioinformer.client.environment import load_from_environment, load_in_cluster
 from aioinformer.client.kubeconfig import load_kubeconfig
 from aioinformer.errors import OptionsError
@@ -490,3 +491,21 @@ def test_from_env_error_lists_searched_places(
     assert f"{empty} is empty" in error_text
     assert "KUBERNETES_SERVICE_HOST is not set" in error_text
     assert "Client.from_url()" in error_text
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", True),
+        ("LOCALHOST", True),
+        ("localhost.", True),
+        ("127.8.0.1", True),
+        ("::1", True),
+        ("localhost..", False),
+        ("localhost.example", False),
+        ("10.0.0.1", False),
+        ("", False),
+    ],
+)
+def test_loopback_is_known_by_name_and_address(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected

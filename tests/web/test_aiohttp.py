@@ -247,6 +247,28 @@ async def test_serving_fails_if_the_port_is_in_use(server: APIServer) -> None:
             await manager.run()
 
 
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("localhost", 404),
+        ("LOCALHOST.", 404),
+        ("10.0.0.1", 404),
+        ("shop.example", 403),
+        ("localhost.example", 403),
+        ("[::1", 403),
+    ],
+)
+async def test_loopback_address_refuses_other_names_than_localhost(
+    name: str, status: int
+) -> None:
+    async with (
+        listening(app_of([]), port=0, host="127.0.0.1") as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+        session.get("/", headers={"Host": f"{name}:{port}"}) as answer,
+    ):
+        assert answer.status == status
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET /a HTTP/1.1\r\nHost: localhost\r\n"])
 async def test_connections_without_a_whole_head_are_closed(sent: bytes) -> None:
     loop = asyncio.get_running_loop()
