@@ -440,8 +440,8 @@ class Manager(Lifecycle, WebLifespan):
             port: Port to listen on; 0 for any free one, which the log names. Then pass
                 a host: IPv4 and IPv6 would have different ports.
             host: Address to listen on. None for all addresses, as a kubelet sends
-                probes to that of the pod. A loopback address refuses requests to other
-                names than localhost, which other sites send by a browser.
+                probes to that of the pod. A loopback address answers 403 to requests
+                to other names than localhost: see `aioinformer.web.aiohttp.serve`.
             checks: Own checks of `/readyz` by name: functions without arguments, plain
                 or async. One that returns a text, raises or times out has failed. The
                 log has the text. Plain ones are called in the event loop.

@@ -16,13 +16,14 @@ import contextlib
 import socket
 from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from aioinformer._runnables import wait_until_cancelled
 from aioinformer._tasks import finish
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.config import is_loopback
 from aioinformer.errors import OptionsError
 from aioinformer.web.checks import CHECK_SECONDS
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     )
     from typing import NoReturn, Protocol, Unpack
 
-    from aiohttp.typedefs import Handler
+    from aiohttp.typedefs import Handler, Middleware
     from prometheus_client import CollectorRegistry
 
     from aioinformer.controller.manager import Manager
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
 
 
 __all__ = ["dashboard", "event_stream", "health_routes", "metrics_routes", "serve"]
+
+logger: Final = guarded_logger(__name__)
 
 MAX_PORT = 65535
 
@@ -160,8 +163,9 @@ async def serve(
         routes: Routes to serve, such as those of `health_routes`.
         port: Port to listen on.
         host: Address to listen on. None for all addresses, as a kubelet sends probes to
-            that of the pod. A loopback address refuses requests to other names than
-            localhost, which other sites send by a browser.
+            that of the pod. A loopback address answers 403 to requests to other names
+            than localhost, which other sites send by a browser. A proxy before it must
+            send `Host: localhost`, or an address, and not pass on its own name.
 
     Raises:
         OptionsError: If the port is invalid.
@@ -221,7 +225,7 @@ async def listening(
     """
     check_port(port)
     if host and is_loopback(host):
-        app.middlewares.append(_refuse_foreign_names)
+        app.middlewares.append(_localhost_only())
 
     # aiohttp waits up to twice that long: for responses in progress, and for connections.
     runner = runner_of(app, shutdown_timeout=CLOSE_SECONDS / 4)
@@ -255,19 +259,33 @@ def runner_of(app: web.Application, *, shutdown_timeout: float) -> web.AppRunner
     )
 
 
-@web.middleware
-async def _refuse_foreign_names(
-    request: web.Request, handler: Handler
-) -> web.StreamResponse:
-    """Refuse requests to a name other than localhost.
+def _localhost_only() -> Middleware:
+    """Return a middleware that refuses requests to a name other than localhost.
 
     Another site may give its own name the address 127.0.0.1, and read the responses in
-    the user's browser.
+    the user's browser. A proxy on this machine may also pass on a name, so the first
+    refusal is logged.
     """
-    if _is_foreign(request.headers.get("Host", "")):
+    is_logged = False
+
+    @web.middleware
+    async def refuse(request: web.Request, handler: Handler) -> web.StreamResponse:
+        nonlocal is_logged
+        name = request.headers.get("Host", "")
+        if not _is_foreign(name):
+            return await handler(request)
+
+        if not is_logged:
+            is_logged = True
+            logger.warning(
+                "refused a request to %r, as a loopback address is for localhost only: "
+                "let a proxy send `Host: localhost` (later refusals are not logged)",
+                name[:100],
+            )
+
         return _response(refusal(403, "this address is for requests to localhost"))
 
-    return await handler(request)
+    return refuse
 
 
 def _is_foreign(host: str) -> bool:
