@@ -96,6 +96,9 @@ class KubeObject(
     def of(cls, source: Mapping[str, Any] | bytes) -> KubeObject:
         """Create an object from a mapping or from JSON bytes (which are copied).
 
+        Bytes are checked without creating their values. A number above the range of a
+        float, such as `1e999`, fails when it is read: by `to_dict()`, for example.
+
         Raises:
             DecodeError: If it is not JSON, or its metadata has the wrong shape.
             TypeError: If the mapping has values that are not JSON.
@@ -393,14 +396,16 @@ _prove = msgspec.json.Decoder(msgspec.Raw).decode
 def _check(body: bytes) -> None:
     """Check that a body is JSON, without creating its values.
 
+    Numbers may be above the range of a float: a search for them takes longer than decoding.
+
     Raises:
         DecodeError: If it is not JSON, or nested too deeply for the decoder.
     """
     try:
         _prove(body)
         body.decode()  # not checked in strings
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise DecodeError(f"a new object: {exc}") from exc
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        decode_json(body, "a new object")  # says better what is wrong, and where
 
 
 _NOTHING = ReadOnlyDict({})

@@ -25,7 +25,12 @@ from pydantic import BaseModel, Field
 from aioinformer.errors import DecodeError, OptionsError
 from aioinformer.model.objects import KubeObject, json_default
 from aioinformer.model.resources import PODS
-from aioinformer.model.views import ObjectContext, ReadOnlyDict, ReadOnlyList
+from aioinformer.model.views import (
+    ObjectContext,
+    ReadOnlyDict,
+    ReadOnlyList,
+    decode_json,
+)
 from aioinformer.watch.decoding import ObjectDecoder
 
 # Text that must not be in any repr, log or error.
@@ -111,6 +116,26 @@ def test_object_of_mapping_with_views() -> None:
 def test_object_of_malformed_source_raises_decode_error(source: Any) -> None:
     with pytest.raises(DecodeError):
         KubeObject.of(source)
+
+
+@pytest.mark.parametrize("text", [rb"\ud800", b"\xed\xa0\x80", b"\n"])
+def test_object_of_malformed_bytes_says_what_is_wrong_and_where(text: bytes) -> None:
+    body = b'{"a":"%b"}' % text
+    with pytest.raises(DecodeError) as caught:
+        KubeObject.of(body)
+
+    with pytest.raises(DecodeError) as expected:
+        decode_json(body, "a new object")
+
+    assert str(caught.value) == str(expected.value)
+    assert caught.value.offset == expected.value.offset
+
+
+def test_object_of_bytes_with_a_too_large_number_fails_when_it_is_read() -> None:
+    obj = KubeObject.of(b'{"a":1e999}')
+
+    with pytest.raises(DecodeError):
+        obj.to_dict()
 
 
 @pytest.mark.parametrize(
