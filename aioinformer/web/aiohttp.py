@@ -76,7 +76,8 @@ CLOSE_SECONDS = 2.0
 
 IDLE_SECONDS = 100.0
 """Time after which a connection without a complete head of a request is closed. Clients of
-Go, such as API servers, close idle ones after 90 s: they must not send to a closed one."""
+Go, such as API servers, close idle ones after 90 s: they must not send to a closed one.
+Before 3.14.4, aiohttp closes only those that have sent a request before."""
 
 
 def health_routes(

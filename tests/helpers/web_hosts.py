@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from typing import TYPE_CHECKING
 
+import aiohttp
+import pytest
 import uvicorn
 from aiohttp import web
 
@@ -13,6 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from fastapi import FastAPI
+
+_AIOHTTP = tuple(int(it) for it in re.findall(r"\d+", aiohttp.__version__)[:3])
+
+needs_timeout_of_heads = pytest.mark.skipif(
+    _AIOHTTP < (3, 14, 4), reason="older aiohttp waits forever for the first head"
+)
 
 
 def config_of(app: FastAPI) -> uvicorn.Config:

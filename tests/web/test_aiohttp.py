@@ -15,7 +15,7 @@ from informers import plain, pods_of
 from ports import free_port
 from prometheus_client import CollectorRegistry
 from web_helpers import SentEvents, handlers_of
-from web_hosts import by_aiohttp
+from web_hosts import by_aiohttp, needs_timeout_of_heads
 
 import aioinformer.web.aiohttp
 from aioinformer import Manager
@@ -290,6 +290,7 @@ async def test_first_refused_name_is_logged_in_one_short_line(
     assert len(first) < 300
 
 
+@needs_timeout_of_heads
 @pytest.mark.parametrize("sent", [b"", b"GET /a HTTP/1.1\r\nHost: localhost\r\n"])
 async def test_connections_without_a_whole_head_are_closed(sent: bytes) -> None:
     loop = asyncio.get_running_loop()

@@ -22,7 +22,7 @@ import pytest
 from aiohttp import web
 from credential_helpers import Authority
 from prometheus_client import CollectorRegistry, generate_latest
-from web_hosts import by_aiohttp
+from web_hosts import by_aiohttp, needs_timeout_of_heads
 from webhook_helpers import Counts, running
 
 from aioinformer import KubeObject, Manager, Resource
@@ -691,6 +691,7 @@ async def test_caller_that_leaves_in_the_middle_of_a_review_is_no_error(
     assert not counts.results
 
 
+@needs_timeout_of_heads
 @pytest.mark.parametrize("path", [CHECK, CONVERT])
 async def test_callers_that_do_not_go_on_are_disconnected(path: str) -> None:
     loop = asyncio.get_running_loop()
