@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import struct
 from contextlib import suppress
@@ -74,6 +75,7 @@ class PendingResponse:
     __slots__ = (
         "_connection",
         "_fence",
+        "_sent",
         "_spare",
         "body",
         "closed",
@@ -90,9 +92,15 @@ class PendingResponse:
         self._spare = spare
         self.body: ChunkedBody | None = None
         self._connection: asyncio.Transport | None = None
+        self._sent = math.inf
         self.timeout: asyncio.Timeout = asyncio.timeout(None)
         self.closed: bool = False
         self.reused: bool = False
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the request was sent; 0 before."""
+        return max(asyncio.get_running_loop().time() - self._sent, 0.0)
 
     def connected(self, connection: asyncio.Transport | None) -> None:
         """Take the connection that the request will be sent by."""
@@ -114,6 +122,7 @@ class PendingResponse:
             self._fence()
             _bound_delivery(self._connection, bound=True)
 
+        self._sent = asyncio.get_running_loop().time()
         if not self.closed:
             self._end_in(seconds)
 

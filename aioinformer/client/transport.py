@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
+import math
 import socket
 import ssl
 import weakref
@@ -64,6 +65,10 @@ USER_AGENT = f"aioinformer/{__version__}"
 # Go's client keeps idle connections for 90 s. API servers do not close them earlier.
 IDLE_SECONDS = 60.0
 
+# Time without a response after which the other idle connections may be dead, too. Shorter
+# ones are timeouts of users.
+SILENT_SECONDS = 1.0
+
 # Connections are aborted, which takes a few iterations of the loop.
 CLOSE_SECONDS = 5.0
 
@@ -117,13 +122,14 @@ class Transport:
             ]
         )
         self._tunnel = {"User-Agent": USER_AGENT, **self._proxy_header}
+        self._connector = _Connector(
+            limit=0,
+            resolver=_Resolver(),
+            keepalive_timeout=IDLE_SECONDS,
+            socket_factory=self._open_socket,
+        )
         self._session = aiohttp.ClientSession(
-            connector=_Connector(
-                limit=0,
-                resolver=_Resolver(),
-                keepalive_timeout=IDLE_SECONDS,
-                socket_factory=self._open_socket,
-            ),
+            connector=self._connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             read_bufsize=PIECE_BYTES,
@@ -348,6 +354,9 @@ class Transport:
                 raw = await self._open(request, auth, head)
         except BaseException:
             head.given_up()
+            if head.reused and head.silence >= SILENT_SECONDS:
+                self._connector.drop_idle()
+
             raise
         finally:
             awaiting.reset(token)
@@ -417,9 +426,34 @@ class Transport:
 class _Connector(aiohttp.TCPConnector):
     """Connector that passes each connection to the response that waits for it."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # Time of the loop at which each connection was used last.
+        self._used = weakref.WeakKeyDictionary[object, float]()
+        self._dropped = -math.inf
+
+    def drop_idle(self) -> None:
+        """Use no connection again that was used before.
+
+        One has died without a word, as when a load balancer forgets its connections. The
+        next request would get another dead one, and wait as long.
+        """
+        self._dropped = asyncio.get_running_loop().time()
+
     async def connect(self, *args: Any, **kwargs: Any) -> aiohttp.connector.Connection:
-        connection = await super().connect(*args, **kwargs)
         response = awaiting.get()
+        now = asyncio.get_running_loop().time
+        while True:
+            connection = await super().connect(*args, **kwargs)
+            protocol = connection.protocol
+            if self._used.get(protocol, math.inf) > self._dropped:
+                break
+
+            connection.close()
+            if response is not None:
+                response.reused = False
+
+        self._used[protocol] = now()
         if response is not None:
             response.connected(connection.transport)
 

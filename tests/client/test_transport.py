@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import gc
+import json
 import shutil
 import socket
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -207,6 +208,42 @@ async def test_connections_are_reused(server: CannedServer) -> None:
             await client.get(PODS, "a", namespace="x")
 
     assert len(peers) == 1
+
+
+async def test_idle_connections_are_not_used_after_one_has_died_silently() -> None:
+    body = json.dumps(POD).encode()
+    head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+    together, forgotten, connections = asyncio.Barrier(3), False, 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        old = connections <= 3
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                if old and forgotten:  # as by a load balancer that has failed over
+                    continue
+
+                if old:
+                    await together.wait()
+
+                writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
+
+    async with bytes_server(talk) as address:
+        config = ClientConfig(server=f"http://{address}", head_seconds=2)
+        async with Client(config) as client:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(3):
+                    group.create_task(client.get(PODS, "a", namespace="x"))
+
+            forgotten = True
+            with pytest.raises(TransportError, match="did not respond for 2 s"):
+                await client.get(PODS, "a", namespace="x")
+
+            pod = await client.get(PODS, "a", namespace="x")
+
+    assert pod.key == "x/a"
+    assert connections == 4
 
 
 async def test_transport_sends_large_bodies(server: CannedServer) -> None:
