@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from concurrent.futures import Future
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from aioinformer._extras import import_extra
+from aioinformer.cache.disk.directory import LOCK, WITHOUT_LINKS
 from aioinformer.cache.disk.failures import is_damage
 from aioinformer.cache.disk.header import FORMAT, Header
 from aioinformer.cache.disk.transactions import new_map_size
@@ -29,6 +31,8 @@ HEADER: Final = b"header"
 """Key of the header."""
 
 _READERS: Final = 1024
+# Size of the file of LMDB's locks: 64 bytes for each reader, and a head.
+_LOCK_BYTES: Final = 64 * _READERS + 4096
 _DATABASES: Final = 128
 
 # One file at a time: each gets a part of the addresses that are left.
@@ -85,6 +89,9 @@ def open_file(
     package = import_lmdb()
     try:
         with _mapping:
+            if create:
+                _reserve_locks(path / LOCK, package.DiskError)
+
             env: lmdb.Environment = package.open(
                 os.fspath(path),
                 map_size=new_map_size(),
@@ -112,6 +119,32 @@ def open_file(
             raise Doubtful(f"the file is damaged ({exc})") from exc
 
         raise
+
+
+def _reserve_locks(path: Path, failure: type[Exception]) -> None:
+    """Give the file of LMDB's locks its place on the disk.
+
+    LMDB maps it with holes. If the disk is full, the kernel would kill the process when
+    it writes to one. Call it only if this process does not have the store open: closing
+    the file would release its locks.
+
+    Raises:
+        Exception: Of the given class, if there is no space.
+    """
+    if not hasattr(os, "posix_fallocate"):
+        return
+
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | WITHOUT_LINKS, 0o600)
+        try:
+            size = max(os.fstat(descriptor).st_size, _LOCK_BYTES)
+            os.posix_fallocate(descriptor, 0, size)
+        finally:
+            os.close(descriptor)
+    except OSError as exc:
+        if exc.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            raise failure(exc.strerror) from exc
+        # LMDB reports anything else, and some file systems reserve nothing.
 
 
 def _checked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -304,6 +305,26 @@ def test_environment_has_a_limit_of_databases(env: Environment) -> None:
 
 
 # ------------------------------------------------------------ users and ends
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="not on this system")
+def test_locks_take_their_place_on_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a full disk would kill the process, when LMDB writes to a hole of the file."""
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        with pytest.raises(CacheError, match="no space is left on its disk"):
+            Environment.open(path)
+
+    env = Environment.open(path)
+    status = (path / "lock.mdb").stat()
+    assert 512 * status.st_blocks >= status.st_size > 64 * 1024
+    env.close()
 
 
 def test_open_without_lmdb_names_the_extra(
