@@ -21,7 +21,7 @@ from aioinformer._user_code import user_errors
 from aioinformer.errors import AioInformerError, InternalError, OptionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine
+    from collections.abc import Awaitable, Callable, Collection, Coroutine
     from contextlib import AbstractAsyncContextManager
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Supervisor",
     "fail_when_any_ends",
     "finish",
+    "in_next_turn",
     "in_thread",
     "in_thread_until_done",
     "run_concurrently",
@@ -116,6 +117,16 @@ async def wait_for_end(task: asyncio.Task[Any]) -> None:
     interrupted = await wait_through_cancellation(task)
     if interrupted is not None:
         raise interrupted
+
+
+async def in_next_turn(run: Callable[[], Awaitable[T]]) -> T:
+    """Call a coroutine function in the next turn of the loop.
+
+    For the tasks of a TaskGroup: an eager task could fail before the group has the other
+    ones, which it then refuses.
+    """
+    await asyncio.sleep(0)
+    return await run()
 
 
 async def fail_when_any_ends(tasks: Collection[asyncio.Task[Any]]) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -295,6 +296,16 @@ class Ledger:
             self.known[obj.name] = obj.resource_version
 
 
+EAGER = pytest.param(
+    True,
+    marks=pytest.mark.skipif(
+        sys.version_info < (3, 12), reason="there are no eager tasks"
+    ),
+    id="eager",
+)
+
+
+@pytest.mark.parametrize("eager", [False, EAGER])
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_any_failing_write_leads_to_memory_with_the_right_events(
     server: APIServer,
@@ -302,7 +313,12 @@ async def test_any_failing_write_leads_to_memory_with_the_right_events(
     monkeypatch: pytest.MonkeyPatch,
     *,
     restarted: bool,
+    eager: bool,
 ) -> None:
+    if eager:
+        loop: Any = asyncio.get_running_loop()
+        loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009 - from 3.12
+
     write = Environment.write
     for good in range(24):
         path = tmp_path / str(good)

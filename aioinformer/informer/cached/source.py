@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from aioinformer._tasks import fail_when_any_ends, in_thread
+from aioinformer._tasks import fail_when_any_ends, in_next_turn, in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.contents import DiskContents
@@ -684,7 +684,10 @@ async def _run_together(
     """Run tasks until one fails, or until cancelled."""
     async with asyncio.TaskGroup() as group:
         await fail_when_any_ends(
-            [group.create_task(run(), name=name) for name, run in tasks.items()]
+            [
+                group.create_task(in_next_turn(run), name=name)
+                for name, run in tasks.items()
+            ]
         )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from aioinformer._tasks import fail_when_any_ends
+from aioinformer._tasks import fail_when_any_ends, in_next_turn
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.delta_fifo import DeltaFIFO
@@ -250,11 +250,15 @@ class CacheWriter:
         try:
             await self._recover()
             async with asyncio.TaskGroup() as group:
+                parts = {
+                    "pipeline": pipeline.run,
+                    "reflector": reflector.run,
+                    "heartbeat": self._report,
+                }
                 name = reflector.name
                 tasks = [
-                    group.create_task(pipeline.run(), name=f"{name} pipeline"),
-                    group.create_task(reflector.run(), name=f"{name} reflector"),
-                    group.create_task(self._report(), name=f"{name} heartbeat"),
+                    group.create_task(in_next_turn(run), name=f"{name} {part}")
+                    for part, run in parts.items()
                 ]
                 if resume.version and contents.missing:
                     group.create_task(_build(contents), name=f"{name} indexes")
