@@ -126,11 +126,8 @@ def _decoded(raw: bytes, documents: int | None) -> list[object]:
     except YAMLError:
         raise
     except yaml.YAMLError as exc:
-        mark = getattr(exc, "problem_mark", None)
         raise YAMLError(
-            str(exc),
-            reason=f"not YAML: {_problem(exc)}",
-            line=mark.line + 1 if mark else 0,
+            str(exc), reason=f"not YAML: {_problem(exc)}", line=_line_of(exc)
         ) from exc
     except _TAG_ERRORS as exc:
         reason = "not YAML: a value does not fit its tag"
@@ -145,6 +142,12 @@ def _problem(error: yaml.YAMLError) -> str:
     """Return the problem without what it quotes of the text, except for symbols and tokens."""
     found = getattr(error, "problem", None) or "it has characters that are not allowed"
     return _QUOTED.sub(lambda it: it[0] if it["symbol"] else "...", str(found))
+
+
+def _line_of(error: yaml.YAMLError) -> int:
+    """Return the number of the line, from 1; 0 if unknown."""
+    mark = getattr(error, "problem_mark", None)
+    return mark.line + 1 if mark else 0
 
 
 def _most_values(raw: bytes) -> int:
@@ -169,8 +172,12 @@ def _refuse_deep_text(raw: bytes, documents: int | None) -> None:
                 if ended == documents:
                     return
 
-    except yaml.YAMLError:
-        pass  # loading reports it in more detail
+    except yaml.YAMLError as exc:
+        # The parser of PyYAML 6.0.4 has a limit of its own, which it may reach first.
+        if "nesting depth" in (getattr(exc, "problem", None) or ""):
+            raise _too_deep(_line_of(exc)) from None
+
+        # Loading reports anything else in more detail.
 
 
 def _refuse_deep_value(value: object) -> None:
@@ -263,23 +270,44 @@ class _Loader(yaml.SafeLoader):
         self._left = _most_values(raw)
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Apply merges to a mapping, unless it grows excessively."""
+        """Apply merges to a mapping, unless it grows excessively.
+
+        That of PyYAML 6.0.4 compares keys by their identity, and lets the last of
+        several mappings take precedence, not the first.
+        """
+        merged: list[tuple[yaml.Node, yaml.Node]] = []
+        own = []
         for key, value in node.value:
             if key.tag == _MERGE:
-                merged = (
-                    value.value if isinstance(value, yaml.SequenceNode) else [value]
+                merged += self._merged(node, value)
+            else:
+                own.append((key, value))
+
+        node.value = merged + own
+
+    def _merged(
+        self, node: yaml.MappingNode, value: yaml.Node
+    ) -> list[tuple[yaml.Node, yaml.Node]]:
+        """Return the items of the mappings to merge; later ones take precedence."""
+        nodes = value.value if isinstance(value, yaml.SequenceNode) else [value]
+        found = []
+        for it in reversed(nodes):
+            if not isinstance(it, yaml.MappingNode):
+                raise yaml.constructor.ConstructorError(
+                    "while constructing a mapping",
+                    node.start_mark,
+                    f"expected a mapping for merging, but found {it.id}",
+                    it.start_mark,
                 )
-                for it in merged:
-                    self._count(it)
 
-        super().flatten_mapping(node)
-
-    def _count(self, merged: yaml.Node) -> None:
-        if isinstance(merged, yaml.MappingNode):
-            self.flatten_mapping(merged)
-            self._left -= len(merged.value)
+            self.flatten_mapping(it)
+            self._left -= len(it.value)
             if self._left < 0:
                 raise ValueError(_TOO_MANY)
+
+            found += it.value
+
+        return found
 
     def construct_mapping(
         self, node: yaml.MappingNode, deep: bool = False
